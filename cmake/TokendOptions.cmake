@@ -1,0 +1,35 @@
+# Language level, warnings and the build-wide switches.
+option(TOKEND_BUILD_TESTS "Build the tests and benchmarks" ON)
+option(TOKEND_BUILD_FUZZERS "Build the libFuzzer targets (clang only)" OFF)
+set(TOKEND_SANITIZE "" CACHE STRING "Value for -fsanitize=, e.g. address,undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(TOKEND_CCACHE ccache)
+if(TOKEND_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER "${TOKEND_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${TOKEND_CCACHE}")
+endif()
+
+# Results must not depend on which call site a compiler chose to fuse: a fused
+# multiply-add is written out where it is wanted.
+add_compile_options(-ffp-contract=off -fno-strict-aliasing)
+
+if(TOKEND_SANITIZE)
+  add_compile_options(-fsanitize=${TOKEND_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${TOKEND_SANITIZE})
+endif()
+
+# Warnings are errors in our own code; generated code is exempt.
+add_library(tokend_warnings INTERFACE)
+target_compile_options(tokend_warnings INTERFACE
+  -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety -Wno-unused-command-line-argument>)
