@@ -1,0 +1,50 @@
+#ifndef TOKEND_CORE_OPS_BACKEND_H_
+#define TOKEND_CORE_OPS_BACKEND_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/ops/step.h"
+
+namespace tokend::ops {
+
+struct BackendInfo {
+  std::string device;           // "cpu (avx512_vnni, 2 threads)"
+  int64_t page_bytes = 0;       // of one page: K and V of page_tokens positions, scales included
+  int64_t weight_bytes = 0;     // as repacked
+  int64_t workspace_bytes = 0;  // everything else that the backend holds
+  int64_t huge_page_bytes = 0;  // of the weights, what the system backs with huge pages
+};
+
+// Runs a model on a device. Owns the device's memory: weights, workspace and the
+// page arena. The host's page tables are the truth about what a page holds.
+//
+// The logits of a row depend only on its own sequence's tokens, masks and the
+// model: never on other sequences, on how a prompt was cut into steps, or on
+// where its pages lie. Only rows that a mask reaches are read.
+//
+// One thread, the engine's, calls everything but info(). Failures are INTERNAL
+// with kBackendFailed; after one the backend is not used again.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual BackendInfo info() const = 0;
+
+  // Takes memory for `pages` pages, once, before the first step.
+  // RESOURCE_EXHAUSTED if it is not there.
+  virtual absl::Status AllocateArena(int64_t pages) = 0;
+
+  // At most the max_batch_tokens and max_sequences that it was created with.
+  virtual absl::StatusOr<StepOutput> Forward(const StepBatch& batch) = 0;
+
+  // In order; takes effect before the next Forward.
+  virtual absl::Status CopyPages(absl::Span<const PageCopy> copies) = 0;
+};
+
+}  // namespace tokend::ops
+
+#endif  // TOKEND_CORE_OPS_BACKEND_H_

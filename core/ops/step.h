@@ -1,0 +1,73 @@
+// One step: the rows (tokens) of several sequences, run through the model at once.
+#ifndef TOKEND_CORE_OPS_STEP_H_
+#define TOKEND_CORE_OPS_STEP_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "core/base/page_id.h"
+
+namespace tokend::ops {
+
+// Which keys a query sees. Position p sees q <= p when
+//   window_tokens == 0, or q < sink_tokens, or q > p - window_tokens.
+// A sink is seen at distance min(p, sink_tokens + window_tokens - 1) - q, any
+// other key at p - q (see kv/: "a window is a mask").
+struct AttentionMask {
+  int64_t sink_tokens = 0;
+  int64_t window_tokens = 0;  // 0: everything
+
+  bool Sees(int64_t p, int64_t q) const {
+    return q <= p && (window_tokens == 0 || q < sink_tokens || q > p - window_tokens);
+  }
+  // Position from which query p looks at the sinks.
+  int64_t SinkPosition(int64_t p) const {
+    const int64_t last = sink_tokens + window_tokens - 1;
+    return window_tokens == 0 || p < last ? p : last;
+  }
+};
+
+// The pages of one layer of one sequence. Logical page i holds positions
+// [i * page_tokens, (i + 1) * page_tokens):
+//   i < sink_pages:   pages[i]
+//   i >= first_page:  pages[sink_pages + i - first_page]
+// No other logical page is read or written; 0 sink_pages and first_page 0 is
+// the plain, whole table. sink_pages <= first_page unless sink_pages is 0.
+struct LayerKv {
+  const base::PageId* pages = nullptr;
+  int32_t sink_pages = 0;
+  int32_t page_count = 0;  // entries in `pages`
+  int64_t first_page = 0;
+  AttentionMask mask;
+};
+
+// Consecutive rows of the step that belong to one sequence. KV of positions
+// before `position` is in the pages already; the step writes that of its rows.
+struct StepSequence {
+  int32_t first_row = 0;
+  int32_t rows = 0;
+  int64_t position = 0;              // of the first row
+  absl::Span<const LayerKv> layers;  // [number of layers]
+};
+
+struct StepBatch {
+  absl::Span<const int32_t> tokens;          // [rows], each in [0, vocabulary_size)
+  absl::Span<const StepSequence> sequences;  // cover all rows, in order
+  absl::Span<const int32_t> logit_rows;      // ascending rows whose logits are wanted
+};
+
+// Belongs to the backend and stays until its next Forward.
+struct StepOutput {
+  absl::Span<const float> logits;  // [logit_rows.size(), vocabulary_size]
+};
+
+// Copies the first `rows` positions of a page.
+struct PageCopy {
+  base::PageId from = base::PageId::kNone;
+  base::PageId to = base::PageId::kNone;
+  int32_t rows = 0;
+};
+
+}  // namespace tokend::ops
+
+#endif  // TOKEND_CORE_OPS_STEP_H_
