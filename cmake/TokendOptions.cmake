@@ -2,6 +2,8 @@
 option(TOKEND_BUILD_TESTS "Build the tests and benchmarks" ON)
 option(TOKEND_BUILD_FUZZERS "Build the libFuzzer targets (clang only)" OFF)
 set(TOKEND_SANITIZE "" CACHE STRING "Value for -fsanitize=, e.g. address,undefined or thread")
+set(TOKEND_VENV "${CMAKE_SOURCE_DIR}/build/venv" CACHE PATH
+  "Python environment with the packages of cmake/requirements.txt; ./dev makes it")
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -23,8 +25,11 @@ endif()
 # multiply-add is written out where it is wanted.
 add_compile_options(-ffp-contract=off -fno-strict-aliasing)
 
+# A target opts out with the property TOKEND_UNSANITIZED (see tokend_library).
 if(TOKEND_SANITIZE)
-  add_compile_options(-fsanitize=${TOKEND_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  foreach(flag -fsanitize=${TOKEND_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_compile_options("$<$<NOT:$<BOOL:$<TARGET_PROPERTY:TOKEND_UNSANITIZED>>>:${flag}>")
+  endforeach()
   add_link_options(-fsanitize=${TOKEND_SANITIZE})
 endif()
 
