@@ -1,0 +1,157 @@
+// Sessions, their versions and the branches that turns run on.
+//
+// Tokens are the truth; KV is a cache. A turn checks out a private branch of its
+// session's head, appends to it, and either commits a new immutable version by a
+// compare-and-swap on (incarnation, head) or is dropped and leaves no trace.
+//
+// Threads: session operations may be called from any thread and never wait for
+// a step. Writers are admitted from any thread. Branches, Checkout, Commit and
+// Maintain belong to the engine thread, which alone changes the page pool.
+// Releases that happen elsewhere are queued and drained there.
+#ifndef TOKEND_CORE_KV_SESSION_STORE_H_
+#define TOKEND_CORE_KV_SESSION_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/base/clock.h"
+#include "core/base/dtype.h"
+#include "core/base/observer.h"
+#include "core/kv/branch.h"
+#include "core/kv/types.h"
+#include "core/ops/backend.h"
+
+namespace tokend::kv {
+
+struct StoreOptions {
+  int layers = 0;
+  int page_tokens = 16;
+  int64_t pages = 0;       // in the arena, over all layers
+  int64_t page_bytes = 0;  // of one page, for the snapshot
+  int64_t context_tokens = 0;
+  // Roots of the prefix index differ where any of these does.
+  std::string model_fingerprint;
+  base::KvDtype kv_dtype = base::KvDtype::kF16;
+  // One principal's pages are lent to another's turns.
+  bool share_prefixes = false;
+  int max_sessions = 1024;
+  int max_versions = 16;  // retained per session
+  std::optional<absl::Duration> default_idle_ttl;
+};
+
+// What a turn wants of a session; see tokend.v1.SessionTarget.
+struct WriteIntent {
+  std::string principal;
+  std::string session_id;
+  bool allow_missing = false;
+  std::optional<SessionSpec> spec_if_missing;
+  std::optional<int64_t> expected_version;
+  enum class OnConflict { kQueue, kAbort, kFork } on_conflict = OnConflict::kQueue;
+};
+
+// A turn's place in its session's line. Leaving the line is its destructor.
+class Writer;
+
+struct CommitRequest {
+  // The version ends here: positions [0, tokens). At most Branch::tokens().
+  int64_t tokens = 0;
+  std::string request_id;
+  FinishReason reason = FinishReason::kUnspecified;
+  Conversation conversation;  // may be null: no chat turns
+};
+
+class SessionStore {
+ public:
+  // `backend` copies pages; it must have its arena. `clock` and `observer`
+  // outlive the store.
+  static absl::StatusOr<std::unique_ptr<SessionStore>> Create(const StoreOptions& options,
+                                                              ops::Backend* backend,
+                                                              base::Clock* clock,
+                                                              base::Observer* observer);
+  virtual ~SessionStore() = default;
+
+  // --- Any thread. Errors as in tokend.v1.SessionService. ---
+
+  // An empty id: the store picks one.
+  virtual absl::StatusOr<SessionInfo> CreateSession(absl::string_view principal,
+                                                    absl::string_view id,
+                                                    const SessionSpec& spec) = 0;
+  virtual absl::StatusOr<SessionInfo> GetSession(absl::string_view principal,
+                                                 absl::string_view id) = 0;
+  // At most `limit`, by id, those after `after` ("" for the start).
+  virtual std::vector<SessionInfo> ListSessions(absl::string_view principal,
+                                                absl::string_view after, int limit) = 0;
+  // Running and queued writers see SESSION_DELETED in Writer::status().
+  virtual absl::Status DeleteSession(absl::string_view principal, absl::string_view id,
+                                     std::optional<int64_t> expected_version,
+                                     bool allow_missing) = 0;
+  // `version` absent: the head. `end_position` absent: all of it.
+  virtual absl::StatusOr<SessionInfo> Fork(absl::string_view principal, absl::string_view source,
+                                           std::optional<int64_t> version, absl::string_view id,
+                                           std::optional<int64_t> end_position) = 0;
+  virtual absl::StatusOr<SessionInfo> Rollback(absl::string_view principal, absl::string_view id,
+                                               int64_t version,
+                                               std::optional<int64_t> expected_version) = 0;
+  // Newest first; those below `before` (absent: from the head).
+  virtual absl::StatusOr<std::vector<VersionInfo>> ListVersions(absl::string_view principal,
+                                                                absl::string_view id,
+                                                                std::optional<int64_t> before,
+                                                                int limit) = 0;
+  // `version` absent: the head. `start` absent: the first token kept.
+  virtual absl::StatusOr<TokenSlice> ReadTokens(absl::string_view principal, absl::string_view id,
+                                                std::optional<int64_t> version,
+                                                std::optional<int64_t> start, int limit) = 0;
+  virtual StoreSnapshot Snapshot() = 0;
+
+  // Puts a turn into its session's line (creating the session where asked).
+  // NOT_FOUND; ABORTED: SESSION_BUSY for kAbort behind another; for kFork behind
+  // another the new session's name and place are reserved.
+  virtual absl::StatusOr<std::unique_ptr<Writer>> Admit(const WriteIntent& intent) = 0;
+
+  // --- Engine thread. ---
+
+  // The branch that the writer's turn runs on; the writer must be ready(). With
+  // `from_position` the base is cut there. ABORTED: VERSION_MISMATCH,
+  // SESSION_DELETED; OUT_OF_RANGE: BAD_POSITION.
+  virtual absl::StatusOr<std::unique_ptr<Branch>> Checkout(
+      Writer* writer, std::optional<int64_t> from_position) = 0;
+  // A turn without a session: FULL retention, nothing kept but cached pages.
+  virtual std::unique_ptr<Branch> CheckoutEphemeral(absl::string_view principal) = 0;
+
+  // Makes the branch the session's next version. ABORTED (VERSION_MISMATCH,
+  // SESSION_DELETED) leaves the session as it was. The branch is used up.
+  virtual absl::StatusOr<VersionInfo> Commit(Writer* writer, std::unique_ptr<Branch> branch,
+                                             const CommitRequest& request) = 0;
+
+  // Between steps: drains queued releases, deletes idle sessions.
+  virtual void Maintain() = 0;
+
+  // Pages that could be had for new work right now: free, or cached without an
+  // owner, or held only by idle sessions and old versions.
+  virtual int64_t ObtainablePages() = 0;
+};
+
+class Writer {
+ public:
+  // Leaves the line; the next writer becomes ready.
+  virtual ~Writer() = default;
+
+  // Any thread. First in line, or running beside the line (kFork).
+  virtual bool ready() const = 0;
+  // OK, or ABORTED: SESSION_DELETED.
+  virtual absl::Status status() const = 0;
+  // kFork with a running writer: the session that this turn will become.
+  virtual std::string fork_id() const = 0;
+  virtual const WriteIntent& intent() const = 0;
+};
+
+}  // namespace tokend::kv
+
+#endif  // TOKEND_CORE_KV_SESSION_STORE_H_
