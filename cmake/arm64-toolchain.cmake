@@ -10,12 +10,12 @@ set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 get_filename_component(TOKEND_ARM64_SYSROOT
   "${CMAKE_CURRENT_LIST_DIR}/../build/arm64-sysroot" ABSOLUTE)
 set(CMAKE_PREFIX_PATH "${TOKEND_ARM64_SYSROOT}/usr")
-set(CMAKE_EXE_LINKER_FLAGS_INIT
-  "-Wl,-rpath-link,${TOKEND_ARM64_SYSROOT}/usr/lib/aarch64-linux-gnu")
+# The build tree finds them by RPATH, not RUNPATH: the libraries need each other.
 set(CMAKE_BUILD_RPATH "${TOKEND_ARM64_SYSROOT}/usr/lib/aarch64-linux-gnu")
+set(CMAKE_EXE_LINKER_FLAGS_INIT
+  "-Wl,--disable-new-dtags -Wl,-rpath-link,${CMAKE_BUILD_RPATH}")
 
-# Programs (protoc, its plugin) run here; everything else is the target's.
-set(CMAKE_IGNORE_PREFIX_PATH /usr/lib/x86_64-linux-gnu)
+# pkg-config must not answer for amd64.
 set(ENV{PKG_CONFIG_LIBDIR} "/usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig")
 
 # Without -L: with it, threads hang in this qemu. The loader and libraries of

@@ -21,7 +21,7 @@ ARM64_PACKAGES=(
   libgtest-dev:arm64 libgmock-dev:arm64 libbenchmark-dev:arm64)
 # Their -dev:arm64 packages conflict with the amd64 ones, so they are unpacked.
 ARM64_UNPACKED=(prometheus-cpp-dev libprometheus-cpp-core1.0 libprometheus-cpp-pull1.0
-  libprometheus-cpp-push1.0 libcivetweb1 libcivetweb-dev)
+  libprometheus-cpp-push1.0 libcivetweb1 libcivetweb-dev civetweb)
 
 say() { printf '\n==> %s\n' "$*" >&2; }
 die() { printf '%s\n' "$*" >&2; exit 1; }
