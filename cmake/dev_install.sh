@@ -9,7 +9,7 @@ BUILD_PACKAGES=(
   ca-certificates python3 python3-venv g++ cmake ninja-build pkg-config ccache
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   prometheus-cpp-dev libhwy-dev libpcre2-dev libsystemd-dev libcli11-dev libspdlog-dev libssl-dev
-  libgtest-dev libgmock-dev libbenchmark-dev)
+  libgtest-dev libgmock-dev libbenchmark-dev nlohmann-json3-dev)
 TEST_PACKAGES=(systemd)
 LINT_PACKAGES=(clang-format-14 shellcheck)
 CLANG_PACKAGES=(clang-16 libclang-rt-16-dev)
