@@ -28,16 +28,20 @@ struct EngineOptions {
   int max_running = 8;           // [1, 32]
   int max_batch_tokens = 2048;   // rows of a step
   int prefill_chunk_tokens = 0;  // 0: as many as step_time_target allows
+  int page_tokens = 16;          // the store's; the least that an automatic chunk is cut to
   absl::Duration step_time_target = absl::Milliseconds(50);
-  int max_queued = 64;
+  int max_queued = 64;  // beyond those that could run at once
   absl::Duration stall_timeout = absl::Seconds(30);
-  absl::Duration replay_window = absl::Minutes(2);  // StopGeneration after the end
+  // So long after its Finished a turn is known to Stop; the newest 65,536 are.
+  absl::Duration replay_window = absl::Minutes(2);
   int64_t context_tokens = 0;
   int vocabulary_size = 0;
 };
 
-// Where a turn's events go. All calls come from the engine thread, in order
-// (Started?, Delta*, then one of Finished and Failed), and must not block.
+// Where a turn's events go; one sink a turn. All calls come from the engine
+// thread, in order (Started?, Delta*, then one of Finished and Failed), and must
+// not block. The turn's pages, its place in the session's line and its id are
+// free, and it is counted, before Finished or Failed is called.
 class TurnSink {
  public:
   virtual ~TurnSink() = default;
@@ -76,6 +80,7 @@ class Engine {
     base::Observer* observer;
   };
 
+  // INVALID_ARGUMENT names an option that is out of its range.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options,
                                                         const Parts& parts);
   // Cancels what still runs.
@@ -89,22 +94,27 @@ class Engine {
 
   // --- Any thread. ---
 
-  // Tokenises on the caller's thread, then queues. After OK the sink gets events
-  // until Finished or Failed; it is kept alive until then. Errors as in
-  // tokend.v1.GenerationService.Stream.
+  // Tokenises on the caller's thread, then queues. After OK (or just before it is
+  // returned) the sink gets events until Finished or Failed; it is kept alive
+  // until then. Errors as in tokend.v1.GenerationService.Stream; the sink then
+  // gets no event. Every call, a refused one too, is told once to
+  // Observer::OnRequestEnd.
   virtual absl::Status Submit(Request request, std::shared_ptr<TurnSink> sink) = 0;
 
-  // The client is gone: ends the turn, dropping or partially committing it. The
-  // sink sees Failed with CANCELLED.
-  virtual void Cancel(absl::string_view principal, absl::string_view request_id) = 0;
+  // The client of the turn with this sink is gone: ends the turn, dropping it or,
+  // under CommitMode::kPartial and with a token taken, committing it partially.
+  // The sink sees Failed with CANCELLED. Ignored for a turn that has ended or that
+  // Submit has not seen yet: look for a lost client once more after Submit.
+  virtual void Cancel(const TurnSink* sink) = 0;
 
   // Ends a turn with Finished, INTERRUPTED. `done` is called once, on the engine
-  // thread or inside this call: as tokend.v1.GenerationService.StopGeneration.
+  // thread or inside this call: as tokend.v1.GenerationService.StopGeneration. A
+  // turn that ended with Failed is NOT_FOUND.
   virtual void Stop(absl::string_view principal, absl::string_view request_id,
                     std::optional<int32_t> keep_output_tokens,
                     std::function<void(absl::StatusOr<Finished>)> done) = 0;
 
-  // The sink became writable again, or a write was taken.
+  // A sink became writable again, a write was taken, or a session was deleted.
   virtual void Wake() = 0;
 
   // Stops admission (UNAVAILABLE, kDraining), ends queued turns at once, lets
