@@ -3,6 +3,7 @@
 #define TOKEND_CORE_KV_BRANCH_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,10 @@
 
 namespace tokend::kv {
 
+class BranchState;
+
 struct BranchStats {
-  int64_t cached_tokens = 0;      // of base and input: KV reused
+  int64_t cached_tokens = 0;      // of base and input, and not hidden: KV reused
   int64_t recomputed_tokens = 0;  // of the computed: KV that had been dropped
   int64_t evicted_tokens = 0;     // positions that left the window on this branch
 };
@@ -30,46 +33,61 @@ struct BranchStats {
 //     branch->Advance(n);                      // they have KV now
 //   }
 //
-// Engine thread only. Destroying it drops the turn: its pages are free at once.
+// Engine thread only; the store outlives it. Destroying it drops the turn: at
+// once, what it alone owned is free or, where the prefix index holds it, cached.
 class Branch {
  public:
-  virtual ~Branch() = default;
+  explicit Branch(std::unique_ptr<BranchState> state);
+  ~Branch();
+  Branch(const Branch&) = delete;
+  Branch& operator=(const Branch&) = delete;
 
   // "sessions/a/versions/3"; empty: a new session, or none.
-  virtual std::string base_version_name() const = 0;
-  virtual int64_t base_tokens() const = 0;
-  virtual int64_t tokens() const = 0;
-  virtual int64_t computed() const = 0;
-  virtual const RetentionPolicy& retention() const = 0;
-  virtual const Conversation& conversation() const = 0;
+  const std::string& base_version_name() const;
+  // After the cut, where there is one.
+  int64_t base_tokens() const;
+  int64_t tokens() const;
+  // 0 before MatchPrefix.
+  int64_t computed() const;
+  const RetentionPolicy& retention() const;
+  // The base's, cut where it was cut. May be null.
+  const Conversation& conversation() const;
 
-  virtual void Append(absl::Span<const int32_t> tokens) = 0;
-  // The tokens of [begin, end), e.g. the next chunk or the penalty window. Only
-  // those of this branch and the kept history of its base.
-  virtual void ReadTokens(int64_t begin, int64_t end, std::vector<int32_t>* out) const = 0;
+  void Append(absl::Span<const int32_t> tokens);
+  // The tokens of [begin, end), e.g. the next chunk or the penalty window.
+  // Appended to `out`. Any of the base or of this branch.
+  void ReadTokens(int64_t begin, int64_t end, std::vector<int32_t>* out) const;
 
-  // Lends every page whose tokens already match, up to the last token but one.
-  // Once, after the input was appended.
-  virtual void MatchPrefix() = 0;
+  // Lends every page whose tokens already match, the base's own ones included,
+  // up to the last token but one. Once, after the input was appended and before
+  // the first Prepare.
+  void MatchPrefix();
 
   // Takes the pages that positions [computed, computed + count) of every layer
-  // need, copying a shared tail page first. RESOURCE_EXHAUSTED (KV_POOL_FULL)
-  // takes nothing.
-  virtual absl::Status Prepare(int64_t count) = 0;
+  // need, copying a shared tail page first. RESOURCE_EXHAUSTED (KV_POOL_FULL,
+  // without a retry hint where it can never fit) takes nothing; a failed copy
+  // is the backend's error. Positions that are prepared already cost nothing.
+  absl::Status Prepare(int64_t count);
 
   // [number of layers], good until the next call that changes the branch. Valid
   // after Prepare for a step over the prepared positions.
-  virtual absl::Span<const ops::LayerKv> layers() const = 0;
+  absl::Span<const ops::LayerKv> layers() const;
 
-  // The step over the next `count` positions succeeded: full nodes enter the
-  // prefix index, pages that left every mask are released.
-  virtual void Advance(int64_t count) = 0;
+  // The step over the next `count` positions, all prepared, succeeded: full
+  // nodes enter the prefix index, pages that left every mask are released.
+  void Advance(int64_t count);
 
-  // Most pages that computing all of `tokens` positions can hold at once, for
-  // admission.
-  virtual int64_t PagesNeeded(int64_t tokens, int64_t chunk_tokens) const = 0;
+  // Most pages, beyond those that it holds now, that computing `tokens`
+  // positions in steps of at most `chunk_tokens` can take at once. Ask after
+  // MatchPrefix; the answers of all running branches add up against
+  // SessionStore::ObtainablePages().
+  int64_t PagesNeeded(int64_t tokens, int64_t chunk_tokens) const;
 
-  virtual BranchStats stats() const = 0;
+  BranchStats stats() const;
+
+ private:
+  friend class SessionStore;
+  std::unique_ptr<BranchState> state_;
 };
 
 }  // namespace tokend::kv

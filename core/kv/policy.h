@@ -6,29 +6,40 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "core/ops/step.h"
 
 namespace tokend::kv {
 
 struct RetentionPolicy {
-  enum class Kind { kFull, kSlidingWindow };
+  enum class Kind { kFull, kSlidingWindow, kLayered };
   Kind kind = Kind::kFull;
-  int64_t sink_tokens = 0;    // kSlidingWindow: [0, context)
-  int64_t window_tokens = 0;  // kSlidingWindow: [1, context - sink_tokens]
+  int64_t sink_tokens = 0;    // kSlidingWindow, kLayered: [0, context)
+  int64_t window_tokens = 0;  // kSlidingWindow, kLayered: [1, context - sink_tokens]
+  int32_t full_layers = 0;    // kLayered: [1, layers); the first so many see everything
 
   bool operator==(const RetentionPolicy&) const = default;
 
   ops::AttentionMask Mask(int layer) const;
 };
 
+// INVALID_ARGUMENT names the field of tokend.v1.Session that is out of its range.
+absl::Status ValidateRetention(const RetentionPolicy& policy, int64_t context_tokens, int layers);
+
 // Pages of one layer that a query at `position` or later can still reach:
-// logical pages [0, sink_pages) and [first_page, ...).
+// logical pages [0, sink_pages) and [first_page, ...). sink_pages is 0 where the
+// two runs would touch, as ops::LayerKv wants it.
 struct ReachablePages {
   int32_t sink_pages = 0;
   int64_t first_page = 0;
+
+  bool operator==(const ReachablePages&) const = default;
 };
 
 ReachablePages Reachable(const ops::AttentionMask& mask, int64_t position, int page_tokens);
+
+// Positions before `position` that a query at `position` does not see.
+int64_t HiddenPositions(const ops::AttentionMask& mask, int64_t position);
 
 }  // namespace tokend::kv
 

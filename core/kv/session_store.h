@@ -12,6 +12,7 @@
 #define TOKEND_CORE_KV_SESSION_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,10 +21,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
+#include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/base/dtype.h"
 #include "core/base/observer.h"
+#include "core/base/page_id.h"
 #include "core/kv/branch.h"
 #include "core/kv/types.h"
 #include "core/ops/backend.h"
@@ -32,7 +34,7 @@ namespace tokend::kv {
 
 struct StoreOptions {
   int layers = 0;
-  int page_tokens = 16;
+  int page_tokens = 16;    // [1, 256]
   int64_t pages = 0;       // in the arena, over all layers
   int64_t page_bytes = 0;  // of one page, for the snapshot
   int64_t context_tokens = 0;
@@ -42,8 +44,13 @@ struct StoreOptions {
   // One principal's pages are lent to another's turns.
   bool share_prefixes = false;
   int max_sessions = 1024;
-  int max_versions = 16;  // retained per session
+  int max_versions = 16;  // retained per session, the head included
   std::optional<absl::Duration> default_idle_ttl;
+
+  // For tests. Called for each page that becomes free, on the engine thread.
+  std::function<void(base::PageId)> on_page_freed;
+  // For tests. Keeps so many bits of a node's digest, so that digests collide.
+  int digest_bits = 64;
 };
 
 // What a turn wants of a session; see tokend.v1.SessionTarget.
@@ -56,9 +63,6 @@ struct WriteIntent {
   enum class OnConflict { kQueue, kAbort, kFork } on_conflict = OnConflict::kQueue;
 };
 
-// A turn's place in its session's line. Leaving the line is its destructor.
-class Writer;
-
 struct CommitRequest {
   // The version ends here: positions [0, tokens). At most Branch::tokens().
   int64_t tokens = 0;
@@ -67,89 +71,108 @@ struct CommitRequest {
   Conversation conversation;  // may be null: no chat turns
 };
 
+class StoreState;
+class WriterState;
+
+// A turn's place in its session's line. Any thread; the store outlives it.
+class Writer {
+ public:
+  Writer(StoreState* store, std::unique_ptr<WriterState> state);
+  // Leaves the line; the next writer becomes ready. A session that this line
+  // made (allow_missing) and that has no version yet is gone with its last writer.
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  // First in line, or running beside the line (kFork).
+  bool ready() const;
+  // OK, or ABORTED: SESSION_DELETED.
+  absl::Status status() const;
+  // kFork with a running writer: the session that this turn will become.
+  const std::string& fork_id() const;
+  const WriteIntent& intent() const;
+
+ private:
+  friend class SessionStore;
+  StoreState* const store_;
+  std::unique_ptr<WriterState> state_;
+};
+
 class SessionStore {
  public:
   // `backend` copies pages; it must have its arena. `clock` and `observer`
-  // outlive the store.
+  // outlive the store, as does `backend`. INVALID_ARGUMENT names an option that
+  // is out of its range.
   static absl::StatusOr<std::unique_ptr<SessionStore>> Create(const StoreOptions& options,
                                                               ops::Backend* backend,
                                                               base::Clock* clock,
                                                               base::Observer* observer);
-  virtual ~SessionStore() = default;
+  // All branches and writers are gone by now.
+  ~SessionStore();
 
-  // --- Any thread. Errors as in tokend.v1.SessionService. ---
+  // --- Any thread. Errors as in tokend.v1.SessionService. Names are each
+  // principal's own: another's session is NOT_FOUND and takes no name away. ---
 
   // An empty id: the store picks one.
-  virtual absl::StatusOr<SessionInfo> CreateSession(absl::string_view principal,
-                                                    absl::string_view id,
-                                                    const SessionSpec& spec) = 0;
-  virtual absl::StatusOr<SessionInfo> GetSession(absl::string_view principal,
-                                                 absl::string_view id) = 0;
+  absl::StatusOr<SessionInfo> CreateSession(absl::string_view principal, absl::string_view id,
+                                            const SessionSpec& spec);
+  absl::StatusOr<SessionInfo> GetSession(absl::string_view principal, absl::string_view id);
   // At most `limit`, by id, those after `after` ("" for the start).
-  virtual std::vector<SessionInfo> ListSessions(absl::string_view principal,
-                                                absl::string_view after, int limit) = 0;
+  std::vector<SessionInfo> ListSessions(absl::string_view principal, absl::string_view after,
+                                        int limit);
   // Running and queued writers see SESSION_DELETED in Writer::status().
-  virtual absl::Status DeleteSession(absl::string_view principal, absl::string_view id,
-                                     std::optional<int64_t> expected_version,
-                                     bool allow_missing) = 0;
-  // `version` absent: the head. `end_position` absent: all of it.
-  virtual absl::StatusOr<SessionInfo> Fork(absl::string_view principal, absl::string_view source,
-                                           std::optional<int64_t> version, absl::string_view id,
-                                           std::optional<int64_t> end_position) = 0;
-  virtual absl::StatusOr<SessionInfo> Rollback(absl::string_view principal, absl::string_view id,
-                                               int64_t version,
-                                               std::optional<int64_t> expected_version) = 0;
+  absl::Status DeleteSession(absl::string_view principal, absl::string_view id,
+                             std::optional<int64_t> expected_version, bool allow_missing);
+  // `version` absent: the head. `end_position` absent: all of it. The fork keeps
+  // retention, idle_ttl and history_tokens, and is not pinned.
+  absl::StatusOr<SessionInfo> Fork(absl::string_view principal, absl::string_view source,
+                                   std::optional<int64_t> version, absl::string_view id,
+                                   std::optional<int64_t> end_position);
+  // The new version's parent is `version`.
+  absl::StatusOr<SessionInfo> Rollback(absl::string_view principal, absl::string_view id,
+                                       int64_t version, std::optional<int64_t> expected_version);
   // Newest first; those below `before` (absent: from the head).
-  virtual absl::StatusOr<std::vector<VersionInfo>> ListVersions(absl::string_view principal,
-                                                                absl::string_view id,
-                                                                std::optional<int64_t> before,
-                                                                int limit) = 0;
+  absl::StatusOr<std::vector<VersionInfo>> ListVersions(absl::string_view principal,
+                                                        absl::string_view id,
+                                                        std::optional<int64_t> before, int limit);
   // `version` absent: the head. `start` absent: the first token kept.
-  virtual absl::StatusOr<TokenSlice> ReadTokens(absl::string_view principal, absl::string_view id,
-                                                std::optional<int64_t> version,
-                                                std::optional<int64_t> start, int limit) = 0;
-  virtual StoreSnapshot Snapshot() = 0;
+  absl::StatusOr<TokenSlice> ReadTokens(absl::string_view principal, absl::string_view id,
+                                        std::optional<int64_t> version,
+                                        std::optional<int64_t> start, int limit);
+  StoreSnapshot Snapshot();
 
   // Puts a turn into its session's line (creating the session where asked).
-  // NOT_FOUND; ABORTED: SESSION_BUSY for kAbort behind another; for kFork behind
-  // another the new session's name and place are reserved.
-  virtual absl::StatusOr<std::unique_ptr<Writer>> Admit(const WriteIntent& intent) = 0;
+  // NOT_FOUND; RESOURCE_EXHAUSTED: SESSION_LIMIT; ABORTED: SESSION_BUSY for
+  // kAbort behind another; for kFork behind another the new session's name and
+  // place are reserved.
+  absl::StatusOr<std::unique_ptr<Writer>> Admit(const WriteIntent& intent);
 
   // --- Engine thread. ---
 
   // The branch that the writer's turn runs on; the writer must be ready(). With
   // `from_position` the base is cut there. ABORTED: VERSION_MISMATCH,
-  // SESSION_DELETED; OUT_OF_RANGE: BAD_POSITION.
-  virtual absl::StatusOr<std::unique_ptr<Branch>> Checkout(
-      Writer* writer, std::optional<int64_t> from_position) = 0;
+  // SESSION_DELETED; OUT_OF_RANGE: BAD_POSITION. May be repeated, e.g. with
+  // another cut; what one branch commits, another cannot.
+  absl::StatusOr<std::unique_ptr<Branch>> Checkout(Writer* writer,
+                                                   std::optional<int64_t> from_position);
   // A turn without a session: FULL retention, nothing kept but cached pages.
-  virtual std::unique_ptr<Branch> CheckoutEphemeral(absl::string_view principal) = 0;
+  std::unique_ptr<Branch> CheckoutEphemeral(absl::string_view principal);
 
   // Makes the branch the session's next version. ABORTED (VERSION_MISMATCH,
   // SESSION_DELETED) leaves the session as it was. The branch is used up.
-  virtual absl::StatusOr<VersionInfo> Commit(Writer* writer, std::unique_ptr<Branch> branch,
-                                             const CommitRequest& request) = 0;
+  absl::StatusOr<VersionInfo> Commit(Writer* writer, std::unique_ptr<Branch> branch,
+                                     const CommitRequest& request);
 
   // Between steps: drains queued releases, deletes idle sessions.
-  virtual void Maintain() = 0;
+  void Maintain();
 
   // Pages that could be had for new work right now: free, or cached without an
-  // owner, or held only by idle sessions and old versions.
-  virtual int64_t ObtainablePages() = 0;
-};
+  // owner, or held only by idle sessions that are not pinned.
+  int64_t ObtainablePages();
 
-class Writer {
- public:
-  // Leaves the line; the next writer becomes ready.
-  virtual ~Writer() = default;
-
-  // Any thread. First in line, or running beside the line (kFork).
-  virtual bool ready() const = 0;
-  // OK, or ABORTED: SESSION_DELETED.
-  virtual absl::Status status() const = 0;
-  // kFork with a running writer: the session that this turn will become.
-  virtual std::string fork_id() const = 0;
-  virtual const WriteIntent& intent() const = 0;
+ private:
+  explicit SessionStore(std::unique_ptr<StoreState> state);
+  std::unique_ptr<StoreState> state_;
 };
 
 }  // namespace tokend::kv

@@ -69,6 +69,7 @@ struct ChatMessage {
   int64_t begin = 0;  // positions [begin, end)
   int64_t end = 0;
   bool closed = true;  // false: an assistant turn without its end marker yet
+  bool cut = false;    // an edit cut it: what is left of `text` is its tokens
 };
 
 // The conversation of a version; shared by the versions that build on it.

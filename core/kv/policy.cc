@@ -1,0 +1,56 @@
+#include "core/kv/policy.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+
+namespace tokend::kv {
+namespace {
+
+absl::Status OutOfRange(absl::string_view field, int64_t value, int64_t low, int64_t high) {
+  return base::InvalidField(absl::StrCat("session.retention.", field),
+                            absl::StrCat(value, " is not in [", low, ", ", high, "]"));
+}
+
+}  // namespace
+
+ops::AttentionMask RetentionPolicy::Mask(int layer) const {
+  const bool full = kind == Kind::kFull || (kind == Kind::kLayered && layer < full_layers);
+  if (full) return {};
+  return {.sink_tokens = sink_tokens, .window_tokens = window_tokens};
+}
+
+absl::Status ValidateRetention(const RetentionPolicy& policy, int64_t context_tokens, int layers) {
+  if (policy.kind == RetentionPolicy::Kind::kFull) return absl::OkStatus();
+  const bool layered = policy.kind == RetentionPolicy::Kind::kLayered;
+  const absl::string_view window = layered ? "layered.window" : "sliding_window";
+  if (layered && (policy.full_layers < 1 || policy.full_layers >= layers)) {
+    return OutOfRange("layered.full_layers", policy.full_layers, 1, layers - 1);
+  }
+  if (policy.sink_tokens < 0 || policy.sink_tokens >= context_tokens) {
+    return OutOfRange(absl::StrCat(window, ".sink_tokens"), policy.sink_tokens, 0,
+                      context_tokens - 1);
+  }
+  const int64_t most = context_tokens - policy.sink_tokens;
+  if (policy.window_tokens < 1 || policy.window_tokens > most) {
+    return OutOfRange(absl::StrCat(window, ".window_tokens"), policy.window_tokens, 1, most);
+  }
+  return absl::OkStatus();
+}
+
+ReachablePages Reachable(const ops::AttentionMask& mask, int64_t position, int page_tokens) {
+  if (mask.window_tokens == 0) return {};
+  const int64_t sink_pages = (mask.sink_tokens + page_tokens - 1) / page_tokens;
+  const int64_t oldest = std::max<int64_t>(0, position - mask.window_tokens + 1);
+  const int64_t first_page = oldest / page_tokens;
+  if (first_page <= sink_pages) return {};
+  return {.sink_pages = static_cast<int32_t>(sink_pages), .first_page = first_page};
+}
+
+int64_t HiddenPositions(const ops::AttentionMask& mask, int64_t position) {
+  if (mask.window_tokens == 0) return 0;
+  return std::max<int64_t>(0, position - mask.window_tokens + 1 - mask.sink_tokens);
+}
+
+}  // namespace tokend::kv
