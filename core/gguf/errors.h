@@ -1,5 +1,6 @@
-// Failures of reading a model file. Every message is one line: the file, the key or
-// tensor, the byte offset, what is wrong. Names from the file are escaped and cut.
+// Failures of reading a model file. Every message is one line: the key or tensor, the byte
+// offset, what is wrong; File::Open puts the path in front. Names from the file are escaped and
+// cut.
 //
 //   DATA_LOSS          the file is damaged, malformed or lacks what it must hold
 //   UNIMPLEMENTED      well-formed, but it needs what this build does not have

@@ -41,8 +41,9 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   // `text`: any bytes; those that are not UTF-8 become pieces of their own. Time is n log n in the
-  // longest piece, else linear. Errors: INVALID_ARGUMENT for a byte that the vocabulary cannot
-  // express and no unknown-token stands in for (files that lack some of the 256 bytes).
+  // longest piece, else linear. Errors: INVALID_ARGUMENT, "text", for a byte that the vocabulary
+  // has no token for (SmolLM2 lacks six control characters and some bytes that are never in
+  // UTF-8). Nothing stands in for it: the model's unknown token would end the text.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text,
                                               const EncodeOptions& options = {}) const;
 

@@ -28,6 +28,8 @@ struct Token {
   // Control or unknown, or a user-defined one whose name has the form "<|...|>".
   bool special = false;
   bool end_of_text = false;
+  // Plain text in the byte alphabet: what merging bytes may arrive at.
+  bool mergeable = false;
 };
 
 // The tokens of a model file: their bytes, kinds and roles. Immutable once loaded.
@@ -42,7 +44,6 @@ class Vocabulary {
 
   std::optional<int32_t> bos_id() const { return bos_id_; }
   std::optional<int32_t> eos_id() const { return eos_id_; }
-  std::optional<int32_t> unknown_id() const { return unknown_id_; }
   // Ascending.
   const std::vector<int32_t>& end_of_text_ids() const { return end_of_text_ids_; }
 
@@ -53,7 +54,6 @@ class Vocabulary {
   std::vector<Token> tokens_;
   std::optional<int32_t> bos_id_;
   std::optional<int32_t> eos_id_;
-  std::optional<int32_t> unknown_id_;
   std::vector<int32_t> end_of_text_ids_;
 };
 

@@ -2,9 +2,7 @@
 #define TOKEND_TESTS_SUPPORT_GGUF_WRITER_H_
 
 #include <cstdint>
-#include <random>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -63,18 +61,12 @@ std::string Bytes(T value) {
 // Length (u64) and bytes, as GGUF stores a string.
 std::string GgufString(absl::string_view value);
 
-// Random weights as on disk: any code in each block, with scales such that the values are finite
-// and of the order of `scale`. `elements` is a multiple of the type's block.
-std::string RandomWeights(base::WeightType type, uint64_t elements, float scale,
-                          std::mt19937_64& rng);
-
 // Metadata of a complete byte-level BPE tokeniser: ids 0 to 3 are the control tokens <|bos|>,
-// <|eos|>, <|im_start|> and <|im_end|>, then the 256 bytes in the order of the byte alphabet,
-// then the merges " t", "he", " the", "in", "er": 265 tokens. With `chat`, a ChatML template whose
-// default system message is "Be brief.".
+// <|eos|>, <|im_start|> and <|im_end|>, then byte b is id 4 + b, then the merges " t", "he",
+// " the", "in", "er". With `chat`, a ChatML template whose default system message is "Be brief.".
 void AddTinyVocabulary(GgufWriter& writer, absl::string_view pre_tokenizer = "gpt-2",
                        bool chat = true);
-constexpr int kTinyVocabularySize = 265;
+constexpr int32_t kTinyVocabularySize = 4 + 256 + 5;
 
 }  // namespace tokend::testing
 

@@ -1,0 +1,193 @@
+#include "core/tokenizer/bpe_encoder.h"
+
+#include <limits>
+#include <queue>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/gguf/errors.h"
+#include "core/tokenizer/byte_alphabet.h"
+#include "core/tokenizer/errors.h"
+
+namespace tokend::tokenizer {
+namespace {
+
+constexpr char kMergesKey[] = "tokenizer.ggml.merges";
+
+uint64_t PairKey(int32_t left, int32_t right) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+}
+
+absl::Status BadMerge(int32_t rank, absl::string_view line, absl::string_view problem) {
+  return gguf::Damaged(absl::StrCat("key '", kMergesKey, "'"),
+                       absl::StrCat("merge ", rank, ", ", gguf::Quoted(line), ", ", problem));
+}
+
+}  // namespace
+
+// A piece while it is merged: a doubly linked list of tokens, and the possible merges by rank.
+class BpeEncoder::PieceMerger {
+ public:
+  explicit PieceMerger(const BpeEncoder& encoder) : encoder_(encoder) {}
+
+  // `symbols`: at least one id.
+  void Run(std::vector<int32_t>* symbols) {
+    ids_.swap(*symbols);
+    const auto count = static_cast<int32_t>(ids_.size());
+    previous_.resize(ids_.size());
+    next_.resize(ids_.size());
+    for (int32_t i = 0; i < count; ++i) {
+      previous_[i] = i - 1;
+      next_[i] = i + 1 < count ? i + 1 : kNone;
+      if (i > 0) Offer(i - 1);
+    }
+    while (!queue_.empty()) {
+      const Candidate best = queue_.top();
+      queue_.pop();
+      if (IsCurrent(best)) Apply(best);
+    }
+    symbols->clear();
+    for (int32_t i = 0; i != kNone; i = next_[i]) symbols->push_back(ids_[i]);
+  }
+
+ private:
+  static constexpr int32_t kNone = -1;
+
+  struct Candidate {
+    int32_t rank;
+    int32_t position;  // of the left token
+    int32_t left;
+    int32_t right;
+    int32_t merged;
+    // Reversed: a priority_queue has its greatest element on top.
+    bool operator<(const Candidate& other) const {
+      return std::pair(rank, position) > std::pair(other.rank, other.position);
+    }
+  };
+
+  void Offer(int32_t position) {
+    if (position == kNone || next_[position] == kNone) return;
+    const int32_t left = ids_[position];
+    const int32_t right = ids_[next_[position]];
+    const Merge* merge = encoder_.FindMerge(left, right);
+    if (merge != nullptr) queue_.push({merge->rank, position, left, right, merge->id});
+  }
+
+  // False if a merge since has changed or taken away one of the two.
+  bool IsCurrent(const Candidate& candidate) const {
+    const int32_t right = next_[candidate.position];
+    return ids_[candidate.position] == candidate.left && right != kNone &&
+           ids_[right] == candidate.right;
+  }
+
+  void Apply(const Candidate& candidate) {
+    const int32_t left = candidate.position;
+    const int32_t right = next_[left];
+    ids_[left] = candidate.merged;
+    next_[left] = next_[right];
+    if (next_[right] != kNone) previous_[next_[right]] = left;
+    ids_[right] = kNone;
+    next_[right] = kNone;
+    Offer(previous_[left]);
+    Offer(left);
+  }
+
+  const BpeEncoder& encoder_;
+  std::vector<int32_t> ids_;
+  std::vector<int32_t> previous_;
+  std::vector<int32_t> next_;
+  std::priority_queue<Candidate> queue_;
+};
+
+absl::StatusOr<std::unique_ptr<BpeEncoder>> BpeEncoder::Create(const gguf::File& file,
+                                                               const Vocabulary& vocabulary) {
+  std::unique_ptr<BpeEncoder> encoder(new BpeEncoder);
+  TOKEND_ASSIGN_OR_RETURN(const absl::string_view name, file.GetString("tokenizer.ggml.pre"));
+  TOKEND_ASSIGN_OR_RETURN(encoder->pre_tokenizer_, PreTokenizer::Create(name));
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    const Token& token = vocabulary[id];
+    if (!token.mergeable) continue;
+    const auto [it, added] = encoder->ids_.emplace(token.bytes, id);
+    if (!added) {
+      return gguf::Damaged(
+          absl::StrCat("token ", id),
+          absl::StrCat(gguf::Quoted(token.bytes), " is token ", it->second, " too"));
+    }
+  }
+  for (size_t byte = 0; byte < 256; ++byte) {
+    const auto it = encoder->ids_.find(std::string(1, static_cast<char>(byte)));
+    encoder->byte_ids_[byte] = it == encoder->ids_.end() ? -1 : it->second;
+  }
+  TOKEND_RETURN_IF_ERROR(encoder->LoadMerges(file));
+  if (!encoder->pre_tokenizer().whole_pieces) IdByBytes().swap(encoder->ids_);
+  return encoder;
+}
+
+absl::Status BpeEncoder::LoadMerges(const gguf::File& file) {
+  TOKEND_ASSIGN_OR_RETURN(const std::vector<absl::string_view> lines, file.GetStrings(kMergesKey));
+  if (lines.size() > std::numeric_limits<int32_t>::max()) {
+    return gguf::Damaged(absl::StrCat("key '", kMergesKey, "'"), "too many merges");
+  }
+  merges_.reserve(lines.size());
+  for (size_t rank = 0; rank < lines.size(); ++rank) {
+    TOKEND_RETURN_IF_ERROR(AddMerge(static_cast<int32_t>(rank), lines[rank]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BpeEncoder::AddMerge(int32_t rank, absl::string_view line) {
+  // "left right" in the byte alphabet, which has no space.
+  const size_t space = line.find(' ');
+  if (space == absl::string_view::npos) return BadMerge(rank, line, "is not two tokens");
+  const auto left = FromByteAlphabet(line.substr(0, space));
+  const auto right = FromByteAlphabet(line.substr(space + 1));
+  if (!left.has_value() || !right.has_value() || left->empty() || right->empty()) {
+    return BadMerge(rank, line, "is not two tokens");
+  }
+  const auto left_id = ids_.find(*left);
+  const auto right_id = ids_.find(*right);
+  const auto merged_id = ids_.find(*left + *right);
+  if (left_id == ids_.end() || right_id == ids_.end() || merged_id == ids_.end()) {
+    // Pruned vocabularies keep such merges. They can never apply.
+    return absl::OkStatus();
+  }
+  const uint64_t key = PairKey(left_id->second, right_id->second);
+  if (!merges_.emplace(key, Merge{rank, merged_id->second}).second) {
+    return BadMerge(rank, line, "is there twice");
+  }
+  return absl::OkStatus();
+}
+
+const BpeEncoder::Merge* BpeEncoder::FindMerge(int32_t left, int32_t right) const {
+  const auto it = merges_.find(PairKey(left, right));
+  return it == merges_.end() ? nullptr : &it->second;
+}
+
+absl::Status BpeEncoder::Encode(absl::string_view text, size_t offset,
+                                std::vector<int32_t>* ids) const {
+  PieceMerger merger(*this);
+  std::vector<int32_t> symbols;
+  return pre_tokenizer_->Split(text, [&](absl::string_view piece) {
+    if (pre_tokenizer().whole_pieces) {
+      const auto it = ids_.find(piece);
+      if (it != ids_.end()) {
+        ids->push_back(it->second);
+        return absl::OkStatus();
+      }
+    }
+    symbols.clear();
+    for (size_t i = 0; i < piece.size(); ++i) {
+      const auto byte = static_cast<unsigned char>(piece[i]);
+      if (byte_ids_[byte] < 0) {
+        return ByteWithoutToken(byte, offset + static_cast<size_t>(piece.data() - text.data()) + i);
+      }
+      symbols.push_back(byte_ids_[byte]);
+    }
+    merger.Run(&symbols);
+    ids->insert(ids->end(), symbols.begin(), symbols.end());
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace tokend::tokenizer

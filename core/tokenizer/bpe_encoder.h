@@ -1,0 +1,55 @@
+#ifndef TOKEND_CORE_TOKENIZER_BPE_ENCODER_H_
+#define TOKEND_CORE_TOKENIZER_BPE_ENCODER_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/gguf/file.h"
+#include "core/tokenizer/pre_tokenizer.h"
+#include "core/tokenizer/vocabulary.h"
+
+namespace tokend::tokenizer {
+
+// Byte-pair encoding of plain text: in each piece of the pre-tokeniser the adjacent pair with the
+// lowest rank is merged, the leftmost on ties, until none is left. Immutable and thread-safe.
+class BpeEncoder {
+ public:
+  // Reads tokenizer.ggml.pre and tokenizer.ggml.merges. Errors: those of gguf/errors.h.
+  static absl::StatusOr<std::unique_ptr<BpeEncoder>> Create(const gguf::File& file,
+                                                            const Vocabulary& vocabulary);
+
+  const PreTokenizerSpec& pre_tokenizer() const { return pre_tokenizer_->spec(); }
+
+  // Appends the ids of `text`, which begins at byte `offset` of what the caller was given.
+  // O(n log n) in the length of a piece. Only mergeable tokens come out.
+  absl::Status Encode(absl::string_view text, size_t offset, std::vector<int32_t>* ids) const;
+
+ private:
+  struct Merge {
+    int32_t rank;
+    int32_t id;  // of the merged token
+  };
+  class PieceMerger;
+  using IdByBytes = absl::flat_hash_map<std::string, int32_t>;
+
+  BpeEncoder() = default;
+  absl::Status LoadMerges(const gguf::File& file);
+  absl::Status AddMerge(int32_t rank, absl::string_view line);
+  const Merge* FindMerge(int32_t left, int32_t right) const;
+
+  std::unique_ptr<const PreTokenizer> pre_tokenizer_;
+  std::array<int32_t, 256> byte_ids_;            // -1: no token
+  absl::flat_hash_map<uint64_t, Merge> merges_;  // left id << 32 | right id
+  IdByBytes ids_;                                // mergeable tokens; kept for whole pieces only
+};
+
+}  // namespace tokend::tokenizer
+
+#endif  // TOKEND_CORE_TOKENIZER_BPE_ENCODER_H_
