@@ -1,0 +1,241 @@
+#include "tests/support/fake_backend.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+#include "core/ops/attention.h"
+
+namespace tokend::testing {
+namespace {
+
+// Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators".
+uint64_t Mix(uint64_t value) {
+  value += 0x9e3779b97f4a7c15;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return value ^ (value >> 31);
+}
+
+uint64_t Hash(uint64_t a, uint64_t b) { return Mix(Mix(a) ^ b); }
+
+uint64_t Embed(int32_t token) { return Hash(0x746f6b656e, token); }
+
+uint64_t KvValue(int layer, int64_t position, uint64_t x) { return Hash(Hash(layer, position), x); }
+
+int64_t Distance(const ops::AttentionMask& mask, int64_t p, int64_t q) {
+  return (q < mask.sink_tokens ? mask.SinkPosition(p) : p) - q;
+}
+
+absl::Status Failed(absl::string_view what) {
+  return base::MakeError(absl::StatusCode::kInternal, what,
+                         {.reason = base::ErrorReason::kBackendFailed});
+}
+
+// First position at or after `q` that `p` sees.
+int64_t NextSeen(const ops::AttentionMask& mask, int64_t p, int64_t q) {
+  if (mask.window_tokens == 0 || q < mask.sink_tokens) return q;
+  return std::max(q, p - mask.window_tokens + 1);
+}
+
+}  // namespace
+
+void FakeLogits(uint64_t x, absl::Span<float> logits) {
+  for (size_t i = 0; i < logits.size(); ++i) {
+    // 24 bits, so that the float is exact.
+    logits[i] = static_cast<float>(Hash(x, i) >> 40) * (16.0f / (1 << 24)) - 8.0f;
+  }
+}
+
+ops::BackendInfo FakeBackend::info() const {
+  ops::BackendInfo info;
+  info.device = "fake";
+  info.page_bytes = static_cast<int64_t>(options_.page_tokens * sizeof(Row));
+  return info;
+}
+
+absl::Status FakeBackend::AllocateArena(int64_t pages) {
+  arena_.assign(pages * options_.page_tokens, Row{});
+  return absl::OkStatus();
+}
+
+void FakeBackend::Poison(base::PageId page) {
+  const int64_t first = static_cast<int64_t>(page) * options_.page_tokens;
+  for (int i = 0; i < options_.page_tokens; ++i) arena_[first + i] = Row{};
+}
+
+uint64_t FakeBackend::PageChecksum(base::PageId page, int rows) const {
+  const int64_t first = static_cast<int64_t>(page) * options_.page_tokens;
+  uint64_t sum = 0;
+  for (int i = 0; i < rows; ++i) {
+    const Row& row = arena_[first + i];
+    sum = Hash(Hash(sum, row.value), Hash(row.layer, row.position));
+  }
+  return sum;
+}
+
+void FakeBackend::Problem(std::string what) {
+  if (problems_.size() < 20) problems_.push_back(std::move(what));
+}
+
+FakeBackend::Row* FakeBackend::FindRow(const ops::LayerKv& layer, int64_t position) {
+  const base::PageId page = ops::FindPage(layer, position / options_.page_tokens);
+  const int64_t pages = static_cast<int64_t>(arena_.size()) / options_.page_tokens;
+  if (static_cast<int64_t>(page) < 0 || static_cast<int64_t>(page) >= pages) return nullptr;
+  return &arena_[static_cast<int64_t>(page) * options_.page_tokens +
+                 position % options_.page_tokens];
+}
+
+uint64_t FakeBackend::Attend(const ops::LayerKv& kv, int layer, int64_t position, uint64_t x) {
+  for (int64_t q = NextSeen(kv.mask, position, 0); q <= position;
+       q = NextSeen(kv.mask, position, q + 1)) {
+    const Row* row = FindRow(kv, q);
+    if (row == nullptr) {
+      Problem(absl::StrCat("layer ", layer, ", position ", position, " reads ", q,
+                           ", which has no page"));
+    } else if (row->layer != layer || row->position != q) {
+      Problem(absl::StrCat("layer ", layer, ", position ", position, " reads ", q,
+                           " in a row that holds layer ", row->layer, ", position ",
+                           row->position));
+    } else {
+      x = Hash(x, Hash(row->value, Distance(kv.mask, position, q)));
+    }
+  }
+  return x;
+}
+
+void FakeBackend::RunSequence(const ops::StepSequence& sequence, absl::Span<const int32_t> tokens,
+                              std::vector<uint64_t>* x) {
+  x->clear();
+  for (int32_t token : tokens) x->push_back(Embed(token));
+  for (int layer = 0; layer < options_.layers; ++layer) {
+    const ops::LayerKv& kv = sequence.layers[layer];
+    for (int i = 0; i < sequence.rows; ++i) {
+      const int64_t position = sequence.position + i;
+      Row* row = FindRow(kv, position);
+      if (row == nullptr) {
+        Problem(absl::StrCat("layer ", layer, ": no page to write position ", position));
+        continue;
+      }
+      *row = {.value = KvValue(layer, position, (*x)[i]), .position = position, .layer = layer};
+    }
+    for (int i = 0; i < sequence.rows; ++i) {
+      (*x)[i] = Attend(kv, layer, sequence.position + i, (*x)[i]);
+    }
+  }
+}
+
+absl::Status FakeBackend::CheckBatch(const ops::StepBatch& batch) {
+  if (static_cast<int>(batch.tokens.size()) > options_.max_batch_tokens ||
+      static_cast<int>(batch.sequences.size()) > options_.max_sequences) {
+    Problem("the step is larger than the backend was made for");
+  }
+  for (int32_t token : batch.tokens) {
+    if (token < 0 || token >= options_.vocabulary_size) Problem(absl::StrCat("token ", token));
+  }
+  int32_t row = 0;
+  std::set<base::PageId> written, used;
+  for (const ops::StepSequence& sequence : batch.sequences) {
+    if (sequence.first_row != row || sequence.rows < 1 || sequence.position < 0 ||
+        static_cast<int>(sequence.layers.size()) != options_.layers) {
+      return Failed("malformed sequence");
+    }
+    row += sequence.rows;
+    std::set<base::PageId> writes, own;
+    const int64_t first = sequence.position / options_.page_tokens;
+    const int64_t last = (sequence.position + sequence.rows - 1) / options_.page_tokens;
+    for (const ops::LayerKv& layer : sequence.layers) {
+      own.insert(layer.pages, layer.pages + layer.page_count);
+      for (int64_t i = first; i <= last; ++i) writes.insert(ops::FindPage(layer, i));
+    }
+    for (base::PageId page : writes) {
+      if (used.count(page) > 0) Problem("a page is written that another sequence has");
+    }
+    for (base::PageId page : own) {
+      if (written.count(page) > 0) Problem("a page is read that another sequence writes");
+    }
+    used.insert(own.begin(), own.end());
+    written.insert(writes.begin(), writes.end());
+  }
+  if (row != static_cast<int32_t>(batch.tokens.size())) return Failed("rows without a sequence");
+  for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
+    const int32_t at = batch.logit_rows[i];
+    if (at < 0 || at >= row || (i > 0 && at <= batch.logit_rows[i - 1])) {
+      return Failed("malformed logit rows");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ops::StepOutput> FakeBackend::Forward(const ops::StepBatch& batch) {
+  if (on_forward) {
+    if (absl::Status status = on_forward(batch); !status.ok()) return status;
+  }
+  if (fail_forward_in > 0 && --fail_forward_in == 0) return Failed("told to fail");
+  if (absl::Status status = CheckBatch(batch); !status.ok()) {
+    Problem(std::string(status.message()));
+    return status;
+  }
+  ++steps_;
+  rows_ += static_cast<int64_t>(batch.tokens.size());
+  const int vocabulary = options_.vocabulary_size;
+  logits_.resize(batch.logit_rows.size() * vocabulary);
+  std::vector<uint64_t> x;
+  size_t next = 0;
+  for (const ops::StepSequence& sequence : batch.sequences) {
+    RunSequence(sequence, batch.tokens.subspan(sequence.first_row, sequence.rows), &x);
+    for (; next < batch.logit_rows.size() &&
+           batch.logit_rows[next] < sequence.first_row + sequence.rows;
+         ++next) {
+      const int32_t i = batch.logit_rows[next] - sequence.first_row;
+      const absl::Span<float> logits =
+          absl::MakeSpan(logits_).subspan(next * vocabulary, vocabulary);
+      FakeLogits(x[i], logits);
+      if (on_logits) on_logits(sequence.position + i, x[i], logits);
+    }
+  }
+  if (!problems_.empty()) return Failed(problems_.front());
+  return ops::StepOutput{.logits = logits_};
+}
+
+absl::Status FakeBackend::CopyPages(absl::Span<const ops::PageCopy> copies) {
+  if (fail_copy_in > 0 && --fail_copy_in == 0) return Failed("told to fail");
+  for (const ops::PageCopy& copy : copies) {
+    const int64_t from = static_cast<int64_t>(copy.from) * options_.page_tokens;
+    const int64_t to = static_cast<int64_t>(copy.to) * options_.page_tokens;
+    for (int i = 0; i < copy.rows; ++i) {
+      if (arena_[from + i].layer < 0) Problem("a row is copied that was freed or never written");
+      arena_[to + i] = arena_[from + i];
+    }
+    ++copied_pages_;
+  }
+  return problems_.empty() ? absl::OkStatus() : Failed(problems_.front());
+}
+
+FakeReference::FakeReference(int vocabulary_size, std::vector<ops::AttentionMask> masks)
+    : vocabulary_size_(vocabulary_size), masks_(std::move(masks)), kv_(masks_.size()) {}
+
+void FakeReference::Append(absl::Span<const int32_t> tokens) {
+  for (int32_t token : tokens) {
+    const int64_t p = size();
+    uint64_t x = Embed(token);
+    for (size_t layer = 0; layer < masks_.size(); ++layer) {
+      const ops::AttentionMask& mask = masks_[layer];
+      kv_[layer].push_back(KvValue(static_cast<int>(layer), p, x));
+      for (int64_t q = 0; q <= p; ++q) {
+        if (mask.Sees(p, q)) x = Hash(x, Hash(kv_[layer][q], Distance(mask, p, q)));
+      }
+    }
+    outputs_.push_back(x);
+  }
+}
+
+std::vector<float> FakeReference::Logits(int64_t position) const {
+  std::vector<float> logits(vocabulary_size_);
+  FakeLogits(outputs_[position], absl::MakeSpan(logits));
+  return logits;
+}
+
+}  // namespace tokend::testing

@@ -1,0 +1,113 @@
+#ifndef TOKEND_TESTS_SUPPORT_FAKE_BACKEND_H_
+#define TOKEND_TESTS_SUPPORT_FAKE_BACKEND_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/base/page_id.h"
+#include "core/ops/backend.h"
+
+namespace tokend::testing {
+
+struct FakeBackendOptions {
+  int layers = 3;
+  int page_tokens = 16;
+  int vocabulary_size = 64;
+  int max_batch_tokens = 2048;
+  int max_sequences = 32;
+};
+
+// A backend without a model. With x[0][p] = H(token p), layer l keeps
+//   kv[l][p] = H(l, p, x[l][p])
+// in its pages and gives
+//   x[l + 1][p] = H(x[l][p], kv[l][q] at its distance, for every q that p sees),
+// so a stale, missing, foreign or overwritten row anywhere shows in all later
+// values. Logits derive from the last x.
+//
+// Each row carries its layer and position; reading a row that was freed, never
+// written, or written for another place fails the step and is remembered in
+// problems(). So does a page that two sequences of a step write, or that one
+// writes and another reads.
+class FakeBackend : public ops::Backend {
+ public:
+  explicit FakeBackend(const FakeBackendOptions& options) : options_(options) {}
+
+  ops::BackendInfo info() const override;
+  absl::Status AllocateArena(int64_t pages) override;
+  absl::StatusOr<ops::StepOutput> Forward(const ops::StepBatch& batch) override;
+  absl::Status CopyPages(absl::Span<const ops::PageCopy> copies) override;
+
+  // For kv::StoreOptions::on_page_freed.
+  void Poison(base::PageId page);
+
+  // The page's first `rows` rows, as one number.
+  uint64_t PageChecksum(base::PageId page, int rows) const;
+
+  const FakeBackendOptions& options() const { return options_; }
+  // Empty, or what reads and writes went wrong.
+  const std::vector<std::string>& problems() const { return problems_; }
+  int64_t steps() const { return steps_; }
+  int64_t rows() const { return rows_; }
+  int64_t copied_pages() const { return copied_pages_; }
+
+  // Called before each step; an error fails it.
+  std::function<absl::Status(const ops::StepBatch&)> on_forward;
+  // May change the logits of a row, given its position and x[layers].
+  std::function<void(int64_t position, uint64_t x, absl::Span<float> logits)> on_logits;
+  // The so many-th call from now fails; 0: none.
+  int fail_copy_in = 0;
+  int fail_forward_in = 0;
+
+ private:
+  struct Row {
+    uint64_t value = 0;
+    int64_t position = -1;
+    int layer = -1;  // -1: freed or never written
+  };
+
+  absl::Status CheckBatch(const ops::StepBatch& batch);
+  void RunSequence(const ops::StepSequence& sequence, absl::Span<const int32_t> tokens,
+                   std::vector<uint64_t>* x);
+  Row* FindRow(const ops::LayerKv& layer, int64_t position);
+  uint64_t Attend(const ops::LayerKv& kv, int layer, int64_t position, uint64_t x);
+  void Problem(std::string what);
+
+  const FakeBackendOptions options_;
+  std::vector<Row> arena_;  // [pages, page_tokens]
+  std::vector<float> logits_;
+  std::vector<std::string> problems_;
+  int64_t steps_ = 0;
+  int64_t rows_ = 0;
+  int64_t copied_pages_ = 0;
+};
+
+// What FakeBackend must compute, from tokens and masks alone: no pages.
+class FakeReference {
+ public:
+  // One mask a layer.
+  FakeReference(int vocabulary_size, std::vector<ops::AttentionMask> masks);
+
+  void Append(absl::Span<const int32_t> tokens);
+  int64_t size() const { return static_cast<int64_t>(outputs_.size()); }
+  // kv[layer][position]
+  uint64_t Kv(int layer, int64_t position) const { return kv_[layer][position]; }
+  // x[layers][position]
+  uint64_t Output(int64_t position) const { return outputs_[position]; }
+  std::vector<float> Logits(int64_t position) const;
+
+ private:
+  const int vocabulary_size_;
+  const std::vector<ops::AttentionMask> masks_;
+  std::vector<std::vector<uint64_t>> kv_;  // [layers, size()]
+  std::vector<uint64_t> outputs_;          // [size()]
+};
+
+// Logits of FakeBackend for a row whose last value is `x`; in [-8, 8).
+void FakeLogits(uint64_t x, absl::Span<float> logits);
+
+}  // namespace tokend::testing
+
+#endif  // TOKEND_TESTS_SUPPORT_FAKE_BACKEND_H_
