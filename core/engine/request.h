@@ -41,6 +41,7 @@ enum class InputOverflow { kReject, kDropOldest };
 struct SessionTarget {
   std::string id;  // without "sessions/"
   bool allow_missing = false;
+  kv::SessionSpec spec_if_missing;  // of the session that allow_missing makes
   std::optional<int64_t> expected_version;
   OnConflict on_conflict = OnConflict::kQueue;
   CommitMode commit = CommitMode::kOnFinish;
