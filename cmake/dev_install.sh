@@ -41,13 +41,15 @@ as_root() {
 
 can_be_root() { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null; }
 
+# Without an architecture, NAME means this machine's or one for all of them.
 missing_packages() {
-  local name native
+  local name native wanted
   native=$(dpkg --print-architecture)
   for name in "$@"; do
-    case $name in *:*) ;; *) name=$name:$native ;; esac
-    [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] ||
-      printf '%s ' "${name%:"$native"}"
+    wanted="installed ($native|all)"
+    case $name in *:*) wanted="installed ${name#*:}" ;; esac
+    dpkg-query -W -f='${db:Status-Status} ${Architecture}\n' "$name" 2>/dev/null |
+      grep -Eqx "$wanted" || printf '%s ' "$name"
   done
 }
 
