@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# A conversation with a model through tokend: streamed, continued, forked, measured.
+# Usage: demo.sh MODEL.gguf, with the programs' folder in TOKEND_BIN_DIR.
+set -euo pipefail
+
+model=$1
+bin=${TOKEND_BIN_DIR:-/usr/bin}
+work=$(mktemp -d)
+daemon=
+finish() {
+  if [ -n "$daemon" ] && kill -0 "$daemon" 2>/dev/null; then
+    kill "$daemon"
+    wait "$daemon" || true
+  fi
+  rm -rf "$work"
+}
+trap finish EXIT
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+ctl() { "$bin/tokctl" --server "unix:$work/tokend.sock" --wait 60s "$@"; }
+ask() {
+  say "$1> $2"
+  ctl chat --session "$1" --max-tokens 96 --temperature 0 --message "$2"
+}
+
+"$bin/tokend" --model "$model" --listen "unix:$work/tokend.sock" --listen 127.0.0.1:0 \
+  --metrics-listen 127.0.0.1:0 --ports-file "$work/ports" 2>"$work/log" &
+daemon=$!
+printf 'Loading %s ' "$(basename "$model")"
+until [ -s "$work/ports" ]; do
+  if ! kill -0 "$daemon" 2>/dev/null; then
+    printf '\ntokend did not start:\n'
+    cat "$work/log"
+    exit 1
+  fi
+  printf .
+  sleep 0.2
+done
+printf ' listening on %s\n' "$(sed -n 's/^grpc=//p' "$work/ports" | paste -sd' ')"
+ctl model
+
+ask demo 'Name the capital of France in one short sentence.'
+ask demo 'Which river flows through that city?'
+
+say 'A fork shares the past and goes its own way; the first session stays as it was.'
+ctl sessions fork demo demo-fork
+ask demo-fork 'Now answer in French: what is the name of that city?'
+
+say 'Versions of both sessions'
+ctl sessions show demo
+ctl sessions show demo-fork
+
+say "A few lines of http://$(sed -n 's/^metrics=//p' "$work/ports")/metrics"
+/usr/bin/python3 - "$(sed -n 's/^metrics=//p' "$work/ports")" <<'PY'
+import re, sys, urllib.request
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+text = opener.open(f"http://{sys.argv[1]}/metrics", timeout=10).read().decode()
+wanted = re.compile(
+    r"tokend_(generated_tokens_total|prompt_tokens_total|prefill_seconds_total"
+    r"|decode_seconds_total|requests_total|sessions|versions|kv_pages"
+    r"|time_to_first_token_seconds_(sum|count))[ {]")
+print("\n".join(line for line in text.splitlines() if wanted.match(line)))
+value = lambda name: sum(
+    float(line.split()[-1]) for line in text.splitlines() if re.match(name + r"[ {]", line))
+tokens, seconds = value("tokend_generated_tokens_total"), value("tokend_decode_seconds_total")
+first, turns = (value("tokend_time_to_first_token_seconds_" + part) for part in ("sum", "count"))
+print(f"\n{tokens / seconds:.1f} tokens/s while decoding, "
+      f"{1000 * first / turns:.0f} ms to the first token on average")
+PY
