@@ -1,0 +1,84 @@
+// The CPU backend on small models with random weights, against float32
+// `transformers`.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/cpu/cpu_backend.h"
+#include "core/gguf/file.h"
+#include "core/model/model.h"
+#include "gtest/gtest.h"
+#include "tests/support/backend_sequence.h"
+#include "tests/support/compare.h"
+#include "tests/support/golden.h"
+
+namespace tokend {
+namespace {
+
+constexpr int kPageTokens = 16;
+constexpr int64_t kMaxTokens = 320;
+
+class CpuTinyModelTest : public ::testing::TestWithParam<std::string> {};
+
+int32_t ArgMax(const std::vector<float>& logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// Share of the logits' standard deviation that is allowed, by KV type.
+struct Mode {
+  base::KvDtype kv_dtype;
+  double tolerance;
+};
+
+void CheckCase(const testing::GoldenCase& golden, const Mode& mode,
+               testing::BackendSequence* sequence) {
+  SCOPED_TRACE(golden.name);
+  sequence->Reset();
+  auto logits = sequence->Feed(golden.ids, 64, static_cast<int64_t>(golden.ids.size()));
+  ASSERT_TRUE(logits.ok()) << logits.status();
+  for (const auto& [position, want] : golden.logits) {
+    EXPECT_TRUE(testing::Near((*logits)[static_cast<size_t>(position)], want,
+                              mode.tolerance * testing::StandardDeviation(want)))
+        << "position " << position;
+  }
+  std::vector<float> last = logits->back();
+  for (size_t i = 0; i < golden.greedy.size(); ++i) {
+    const int32_t token = ArgMax(last);
+    ASSERT_EQ(token, golden.greedy[i]) << "output token " << i << ", gap " << golden.gap[i];
+    logits = sequence->Feed({&token, 1}, 1, 1);
+    ASSERT_TRUE(logits.ok()) << logits.status();
+    last = logits->back();
+  }
+}
+
+TEST_P(CpuTinyModelTest, AgreesWithTransformers) {
+  const auto golden = testing::LoadTinyModel(GetParam());
+  if (!golden.has_value()) GTEST_SKIP() << "no ../shared/tiny_models/" << GetParam() << ".gguf";
+  const auto file = gguf::File::Open(golden->gguf_path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto model = model::Model::Load(**file, {});
+  ASSERT_TRUE(model.ok()) << model.status();
+  for (const Mode& mode : {Mode{base::KvDtype::kF32, 1e-4}, Mode{base::KvDtype::kF16, 2e-3}}) {
+    SCOPED_TRACE(std::string(base::KvDtypeName(mode.kv_dtype)));
+    const auto backend =
+        cpu::CpuBackend::Create((*model)->plan(), {.threads = 2,
+                                                   .activations = base::Activations::kF32,
+                                                   .kv_dtype = mode.kv_dtype,
+                                                   .page_tokens = kPageTokens});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    const int layers = static_cast<int>((*model)->plan().layers.size());
+    ASSERT_TRUE(
+        (*backend)
+            ->AllocateArena(testing::BackendSequence::PagesFor(layers, kMaxTokens, kPageTokens))
+            .ok());
+    testing::BackendSequence sequence(backend->get(), layers, kMaxTokens, kPageTokens);
+    for (const testing::GoldenCase& c : golden->cases) CheckCase(c, mode, &sequence);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, CpuTinyModelTest, ::testing::Values("llama", "llama3", "mistral"),
+                         [](const auto& p) { return p.param; });
+
+}  // namespace
+}  // namespace tokend
