@@ -1,0 +1,357 @@
+// The bodies behind AttentionKernels; see simd.h for what may stand here.
+#include "core/cpu/attention_kernels.h"
+#include "core/cpu/simd.h"
+
+namespace tokend::cpu::TOKEND_SIMD_NAMESPACE {
+namespace {
+
+// Register tiles: scores of kScoreRows queries x 1 or 2 (few queries: 4) strips,
+// outputs of kValueRows queries x kValueVecs x 16 dimensions.
+#if defined(TOKEND_SIMD_AVX512)
+constexpr int kScoreRows = 8, kValueRows = 6, kValueVecs = 4;
+constexpr int StripsAtOnce(int rows) { return rows <= 4 ? 4 : 2; }
+#else
+constexpr int kScoreRows = 4, kValueRows = 3, kValueVecs = 2;
+constexpr int StripsAtOnce(int rows) { return rows <= 1 ? 2 : 1; }
+#endif
+
+// So few queries read the pages themselves; for more, a piece is widened to f32
+// once.
+constexpr int kDirectQueries = 8;
+
+constexpr float kMinusInf = -__builtin_inff();
+
+// A piece as the inner loops read it: pages (T f32, f16 or int8) or scratch.
+template <typename T>
+struct Strips {
+  const T* keys[kPieceStrips];
+  const T* values[kPieceStrips];
+  int64_t key_stride;
+  int64_t value_stride;
+};
+
+// Relative positions [0, sinks) and [begin, end) that a query or some see.
+struct Range {
+  int64_t sinks, begin, end;
+  bool empty() const { return sinks <= 0 && begin >= end; }
+  bool Touches(int strip) const {
+    const int64_t from = int64_t{strip} * kStripTokens;
+    return from < sinks || (begin < end && from < end && from + kStripTokens > begin);
+  }
+};
+
+// Of queries at positions [first, last].
+Range Seen(const PieceView& piece, const QueryTile& tile, int64_t first, int64_t last) {
+  Range range;
+  range.sinks = Most(0, Least(piece.sinks, last + 1));
+  range.end = Least(kPieceTokens, last + 1);
+  const int64_t begin = tile.window == 0 ? 0 : first - tile.window + 1;
+  range.begin = Most(Most(begin, 0), range.sinks);
+  return range;
+}
+
+template <typename T, int R, int S>
+void ScoreTile(const float* query, int head_dim, const T* const* keys, int64_t stride,
+               float* scores) {
+  Vec sums[R][S];
+  for (int r = 0; r < R; ++r) {
+    for (int s = 0; s < S; ++s) sums[r][s] = Zero();
+  }
+  for (int d = 0; d < head_dim; ++d) {
+    Vec key[S];
+    for (int s = 0; s < S; ++s) key[s] = Load(keys[s] + d * stride);
+    for (int r = 0; r < R; ++r) {
+      const Vec q = Set1(query[r * head_dim + d]);
+      for (int s = 0; s < S; ++s) sums[r][s] = Fma(q, key[s], sums[r][s]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int s = 0; s < S; ++s) Store(scores + r * kPieceTokens + s * kLanes, sums[r][s]);
+  }
+}
+
+// Raw scores of R queries for the strips that `wanted` touches.
+template <typename T, int R>
+void ScoreRows(const float* query, int head_dim, const Strips<T>& strips, const Range& wanted,
+               float* scores) {
+  constexpr int kAtOnce = StripsAtOnce(R);
+  for (int s = 0; s < kPieceStrips;) {
+    int count = 0;
+    while (s + count < kPieceStrips && count < kAtOnce && wanted.Touches(s + count)) ++count;
+    if (count == kAtOnce) {
+      ScoreTile<T, R, kAtOnce>(query, head_dim, strips.keys + s, strips.key_stride,
+                               scores + s * kLanes);
+    } else {
+      for (int i = s; i < s + count; ++i) {
+        ScoreTile<T, R, 1>(query, head_dim, strips.keys + i, strips.key_stride,
+                           scores + i * kLanes);
+      }
+    }
+    s += count > 0 ? count : 1;
+  }
+}
+
+template <typename T>
+void ScoreQueries(int rows, const float* query, int head_dim, const Strips<T>& strips,
+                  const Range& wanted, float* scores) {
+#define TOKEND_CASE(R)                                                 \
+  case R:                                                              \
+    if constexpr (R <= kScoreRows) {                                   \
+      return ScoreRows<T, R>(query, head_dim, strips, wanted, scores); \
+    }                                                                  \
+    break;
+  switch (rows) {
+    TOKEND_CASE(1)
+    TOKEND_CASE(2)
+    TOKEND_CASE(3)
+    TOKEND_CASE(4)
+    TOKEND_CASE(5)
+    TOKEND_CASE(6)
+    TOKEND_CASE(7)
+    TOKEND_CASE(8)
+  }
+#undef TOKEND_CASE
+}
+
+// Turns the raw scores of one query into p_j (times the value's scale, if any), 0
+// for what it does not see, over the strips that `block` touches.
+void Softmax(const AttentionScratch& scratch, bool scaled, bool sink_query, const Range& own,
+             const Range& block, float* scores, const float* sink_scores, float* max, float* sum) {
+  Vec largest = Set1(kMinusInf);
+  for (int s = 0; s < kPieceStrips; ++s) {
+    if (!block.Touches(s)) continue;
+    const int64_t at = int64_t{s} * kLanes;
+    Vec v = Load(scores + at);
+    const bool sinks_here = own.sinks > at;
+    if (sinks_here && sink_query)
+      v = Blend(Load(sink_scores + at), v, LaneRange(0, own.sinks - at));
+    if (scaled) v = Mul(v, Load(scratch.scales + at));
+    if (own.begin > at || own.end < at + kLanes) {
+      const Vec hidden = Set1(kMinusInf);
+      const Vec window = Blend(v, hidden, LaneRange(own.begin - at, own.end - at));
+      v = sinks_here ? Blend(v, window, LaneRange(0, own.sinks - at)) : window;
+    }
+    largest = Max(largest, v);
+    Store(scores + at, v);
+  }
+  *max = MaxLanes(largest);
+  const Vec top = Set1(own.empty() ? 0.0f : *max);
+  Vec total = Zero();
+  for (int s = 0; s < kPieceStrips; ++s) {
+    if (!block.Touches(s)) continue;
+    const int64_t at = int64_t{s} * kLanes;
+    Vec p = Exp2(Sub(Load(scores + at), top));
+    total = Add(total, p);
+    if (scaled) p = Mul(p, Load(scratch.scales + kPieceTokens + at));
+    Store(scores + at, p);
+  }
+  *sum = SumLanes(total);
+}
+
+template <typename T, int R, int V>
+void ValueTile(const float* p, const Strips<T>& strips, const Range& range, int64_t d,
+               int64_t dim_stride, float* out) {
+  Vec sums[R][V];
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) sums[r][v] = Zero();
+  }
+  const int64_t bounds[2][2] = {{0, range.sinks}, {range.begin, range.end}};
+  for (const auto& [begin, end] : bounds) {
+    for (int64_t j = begin; j < end;) {
+      const int64_t strip = j / kStripTokens;
+      const int64_t stop = Least(end, (strip + 1) * kStripTokens);
+      const T* row = strips.values[strip] + j % kStripTokens * strips.value_stride + d;
+      for (; j < stop; ++j, row += strips.value_stride) {
+        Vec value[V];
+        for (int v = 0; v < V; ++v) value[v] = Load(row + v * kLanes);
+        for (int r = 0; r < R; ++r) {
+          const Vec weight = Set1(p[r * kPieceTokens + j]);
+          for (int v = 0; v < V; ++v) sums[r][v] = Fma(weight, value[v], sums[r][v]);
+        }
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) Store(out + r * dim_stride + d + v * kLanes, sums[r][v]);
+  }
+}
+
+template <typename T, int R>
+void ValueRows(const float* p, const Strips<T>& strips, const Range& range, int64_t dim_stride,
+               float* out) {
+  int64_t d = 0;
+  for (; d + kValueVecs * kLanes <= dim_stride; d += kValueVecs * kLanes) {
+    ValueTile<T, R, kValueVecs>(p, strips, range, d, dim_stride, out);
+  }
+  for (; d < dim_stride; d += kLanes) ValueTile<T, R, 1>(p, strips, range, d, dim_stride, out);
+}
+
+template <typename T>
+void ValueQueries(int rows, const float* p, const Strips<T>& strips, const Range& range,
+                  int64_t dim_stride, float* out) {
+#define TOKEND_CASE(R)                                           \
+  case R:                                                        \
+    if constexpr (R <= kValueRows) {                             \
+      return ValueRows<T, R>(p, strips, range, dim_stride, out); \
+    }                                                            \
+    break;
+  switch (rows) {
+    TOKEND_CASE(1)
+    TOKEND_CASE(2)
+    TOKEND_CASE(3)
+    TOKEND_CASE(4)
+    TOKEND_CASE(5)
+    TOKEND_CASE(6)
+  }
+#undef TOKEND_CASE
+}
+
+template <typename T>
+void AttendStrips(const PieceView& piece, const QueryTile& tile, const Strips<T>& strips,
+                  const AttentionScratch& scratch, const AttentionState& result) {
+  const int queries = tile.rows * tile.group;
+  const bool scaled = piece.dtype == base::KvDtype::kInt8;
+  const int dim = piece.head_dim;
+  auto position = [&](int q) { return tile.first_position + q / tile.group; };
+  for (int q = 0; q < queries; q += kScoreRows) {
+    const int count = static_cast<int>(Least(kScoreRows, queries - q));
+    const Range block = Seen(piece, tile, position(q), position(q + count - 1));
+    float* scores = scratch.scores + q * kPieceTokens;
+    float* sink_scores = scratch.sink_scores + q * kPieceTokens;
+    ScoreQueries(count, tile.query + q * dim, dim, strips, block, scores);
+    const bool sink_query = tile.sink_query != nullptr && block.sinks > 0;
+    if (sink_query) {
+      const Range sinks = {block.sinks, 0, 0};
+      ScoreQueries(count, tile.sink_query + q * dim, dim, strips, sinks, sink_scores);
+    }
+    for (int i = 0; i < count; ++i) {
+      const Range own = Seen(piece, tile, position(q + i), position(q + i));
+      Softmax(scratch, scaled, sink_query, own, block, scores + i * kPieceTokens,
+              sink_scores + i * kPieceTokens, result.max + q + i, result.sum + q + i);
+    }
+    for (int i = 0; i < count; i += kValueRows) {
+      const int rows = static_cast<int>(Least(kValueRows, count - i));
+      ValueQueries(rows, scores + i * kPieceTokens, strips, block, scratch.dim_stride,
+                   result.out + (q + i) * scratch.dim_stride);
+    }
+  }
+}
+
+// Sixteen or fewer elements at the end of a row.
+template <typename T>
+Vec LoadEnd(const T* from, int64_t n) {
+  if (n >= kLanes) return Load(from);
+  T lanes[kLanes] = {};
+  for (int64_t i = 0; i < n; ++i) lanes[i] = from[i];
+  return Load(lanes);
+}
+
+// Copies the piece to scratch, as f32; only rows that some query sees.
+template <typename T>
+Strips<float> Widen(const PieceView& piece, const AttentionScratch& scratch) {
+  Strips<float> wide;
+  wide.key_stride = kLanes;
+  wide.value_stride = scratch.dim_stride;
+  const int dim = piece.head_dim;
+  for (int s = 0; s < kPieceStrips; ++s) {
+    float* keys = scratch.keys + int64_t{s} * dim * kLanes;
+    wide.keys[s] = keys;
+    wide.values[s] = scratch.values + s * kStripTokens * scratch.dim_stride;
+    if (piece.keys[s] == nullptr) continue;
+    const T* from = static_cast<const T*>(piece.keys[s]);
+    for (int d = 0; d < dim; ++d) Store(keys + d * kLanes, Load(from + d * piece.key_stride));
+  }
+  const int bounds[2][2] = {{0, piece.sinks}, {piece.begin, piece.end}};
+  for (const auto& [begin, end] : bounds) {
+    for (int j = begin; j < end; ++j) {
+      const T* from =
+          static_cast<const T*>(piece.values[j / kStripTokens]) + int64_t{j % kStripTokens} * dim;
+      float* to = scratch.values + j * scratch.dim_stride;
+      for (int d = 0; d < dim; d += kLanes) Store(to + d, LoadEnd(from + d, dim - d));
+    }
+  }
+  return wide;
+}
+
+void WidenScales(const PieceView& piece, float* scales) {
+  for (int s = 0; s < kPieceStrips; ++s) {
+    if (piece.key_scales[s] == nullptr) continue;
+    Store(scales + s * kLanes, Load(piece.key_scales[s]));
+    Store(scales + kPieceTokens + s * kLanes, Load(piece.value_scales[s]));
+  }
+}
+
+template <typename T>
+void AttendTyped(const PieceView& piece, const QueryTile& tile, const AttentionScratch& scratch,
+                 const AttentionState& result) {
+  if (tile.rows * tile.group > kDirectQueries || piece.head_dim % kLanes != 0) {
+    return AttendStrips(piece, tile, Widen<T>(piece, scratch), scratch, result);
+  }
+  Strips<T> strips;
+  strips.key_stride = piece.key_stride;
+  strips.value_stride = piece.head_dim;
+  for (int s = 0; s < kPieceStrips; ++s) {
+    strips.keys[s] = static_cast<const T*>(piece.keys[s]);
+    strips.values[s] = static_cast<const T*>(piece.values[s]);
+  }
+  AttendStrips(piece, tile, strips, scratch, result);
+}
+
+void AttendPiece(const PieceView& piece, const QueryTile& tile, const AttentionScratch& scratch,
+                 const AttentionState& result) {
+  switch (piece.dtype) {
+    case base::KvDtype::kF32:
+      return AttendTyped<float>(piece, tile, scratch, result);
+    case base::KvDtype::kF16:
+      return AttendTyped<uint16_t>(piece, tile, scratch, result);
+    case base::KvDtype::kInt8:
+      WidenScales(piece, scratch.scales);
+      return AttendTyped<int8_t>(piece, tile, scratch, result);
+  }
+}
+
+float Exp2Of(float x) {
+  float lanes[kLanes];
+  Store(lanes, Exp2(Set1(x)));
+  return lanes[0];
+}
+
+void Merge(const AttentionState& piece, int queries, int64_t dim_stride,
+           const AttentionState& state) {
+  for (int q = 0; q < queries; ++q) {
+    if (piece.max[q] == kMinusInf) continue;
+    const float max = piece.max[q] > state.max[q] ? piece.max[q] : state.max[q];
+    const float old_factor = Exp2Of(state.max[q] - max);
+    const float new_factor = Exp2Of(piece.max[q] - max);
+    state.max[q] = max;
+    state.sum[q] = __builtin_fmaf(state.sum[q], old_factor, piece.sum[q] * new_factor);
+    float* to = state.out + q * dim_stride;
+    const float* from = piece.out + q * dim_stride;
+    for (int64_t d = 0; d < dim_stride; d += kLanes) {
+      const Vec later = Mul(Load(from + d), Set1(new_factor));
+      Store(to + d, Fma(Load(to + d), Set1(old_factor), later));
+    }
+  }
+}
+
+void Finish(const AttentionState& state, int q, int64_t dim_stride, int head_dim, float* to) {
+  const Vec factor = Set1(1.0f / state.sum[q]);
+  const float* from = state.out + q * dim_stride;
+  for (int64_t d = 0; d < head_dim; d += kLanes) {
+    // Adding 0 leaves no -0, which would show how a row was tiled.
+    const Vec value = Fma(Load(from + d), factor, Zero());
+    const int64_t left = head_dim - d;
+    if (left >= kLanes) {
+      Store(to + d, value);
+    } else {
+      StorePart(to + d, value, left);
+    }
+  }
+}
+
+}  // namespace
+
+extern const AttentionKernels kAttentionKernels;
+const AttentionKernels kAttentionKernels = {AttendPiece, Merge, Finish};
+
+}  // namespace tokend::cpu::TOKEND_SIMD_NAMESPACE

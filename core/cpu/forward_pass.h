@@ -1,0 +1,175 @@
+#ifndef TOKEND_CORE_CPU_FORWARD_PASS_H_
+#define TOKEND_CORE_CPU_FORWARD_PASS_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/base/dtype.h"
+#include "core/cpu/attention.h"
+#include "core/cpu/cpu_features.h"
+#include "core/cpu/huge_pages.h"
+#include "core/cpu/kv_arena.h"
+#include "core/cpu/matmul_input.h"
+#include "core/cpu/packed_model.h"
+#include "core/cpu/rope_angles.h"
+#include "core/cpu/thread_pool.h"
+#include "core/cpu/vector_kernels.h"
+#include "core/ops/step.h"
+
+namespace tokend::cpu {
+
+enum class Phase {
+  kEmbed,
+  kPrepare,  // norms and quantisation of many rows; few rows do it in the next phase
+  kQkv,
+  kStoreKv,
+  kAttention,
+  kAttentionOutput,
+  kGateUp,
+  kDown,
+  kLogits,
+  kCount,
+};
+
+// Nanoseconds since creation, by kind of phase; zeros unless asked for.
+struct StepProfile {
+  std::array<int64_t, static_cast<size_t>(Phase::kCount)> nanos = {};
+  int64_t operator[](Phase phase) const { return nanos[static_cast<size_t>(phase)]; }
+};
+
+struct ForwardPassOptions {
+  base::Activations activations = base::Activations::kInt16;
+  int64_t max_batch_tokens = 1;
+  int64_t max_sequences = 1;
+  bool profile = false;
+};
+
+// One step through a packed model: embedding, blocks, logits. Holds the memory
+// of a step. One thread at a time.
+class ForwardPass {
+ public:
+  // `model` and `pool` outlive it. RESOURCE_EXHAUSTED if there is no memory.
+  static absl::StatusOr<std::unique_ptr<ForwardPass>> Create(const PackedModel* model,
+                                                             ThreadPool* pool, Isa isa,
+                                                             const ForwardPassOptions& options);
+  ~ForwardPass();
+
+  // Logits of batch.logit_rows, [logit_rows.size(), vocabulary_size], good until
+  // the next call. Writes the KV of the batch's rows to `arena`. The batch keeps
+  // to ops/step.h and the options' limits. RESOURCE_EXHAUSTED if more rows of
+  // logits than ever before find no memory.
+  absl::StatusOr<absl::Span<const float>> Run(const ops::StepBatch& batch, const KvArena& arena);
+
+  int64_t workspace_bytes() const;
+  const StepProfile& profile() const { return profile_; }
+
+ private:
+  // What one thread has to itself.
+  struct Worker;
+  // One call of the attention kernels: rows of one sequence and one KV head.
+  struct Unit {
+    const ops::StepSequence* sequence;
+    int32_t row;      // first, of the step
+    int32_t out_row;  // first, of the result
+    int32_t rows;
+    int kv_head;
+    int64_t piece;   // -1: all that the rows see
+    float* partial;  // state of `piece`
+  };
+  // Rows of the step that the layer at work attends for, and where they go.
+  struct RowSpan {
+    const ops::StepSequence* sequence;
+    int32_t row;
+    int32_t out_row;
+    int32_t rows;
+  };
+  // A row whose pieces are units of their own; states [kv_heads][pieces].
+  struct SplitRow {
+    float* partials = nullptr;  // nullptr: not split
+    int64_t pieces = 0;
+  };
+  struct MatmulJob {
+    const PackedLinear* linear;
+    float* out;
+    int64_t stride;
+    bool accumulate;
+  };
+  enum Input { kWidthInput, kHeadsInput, kFfnInput, kInputs };
+  using PrepareRow = absl::FunctionRef<void(int64_t row, Worker* worker, MatmulInput* to)>;
+  using PanelBody =
+      absl::FunctionRef<void(const MatmulInput& input, Worker* worker, int64_t row_begin,
+                             int64_t row_end, int64_t panel_begin, int64_t panel_end)>;
+
+  ForwardPass(const PackedModel* model, ThreadPool* pool, Isa isa,
+              const ForwardPassOptions& options);
+  absl::Status Allocate();
+  absl::Status AllocateInputs(int64_t rows, std::array<MatmulInput, kInputs>* inputs) const;
+  absl::Status ReserveLogits(int64_t rows);
+
+  void RunPhase(Phase phase, int64_t chunks, absl::FunctionRef<void(int64_t, int)> fn);
+  void ForRows(Phase phase, int64_t rows, absl::FunctionRef<void(int64_t row, int worker)> fn);
+  // `body` over all rows x panels, in chunks, on rows that `prepare` has set.
+  void ForPanels(Phase phase, Input input, int64_t rows, int64_t panels, int64_t panel_bytes,
+                 PrepareRow prepare, PanelBody body);
+  void Multiply(Phase phase, Input input, int64_t rows, absl::Span<const MatmulJob> jobs,
+                PrepareRow prepare);
+
+  void Embed(const ops::StepBatch& batch);
+  void ProjectQkv(const PackedLayer& layer, int64_t rows);
+  void StoreKv(size_t layer, int64_t rows, const KvArena& arena);
+  void Attend(size_t layer, const KvArena& arena);
+  void AttendUnit(const Unit& unit, size_t layer, const KvArena& arena, Worker* worker);
+  void RotateQueries(const Unit& unit, const ops::AttentionMask& mask, bool sinks,
+                     const AttentionWorkspace& to) const;
+  void AddUnits(const RowSpan& span, const ops::LayerKv& layer, bool split);
+  bool SplitRowIntoUnits(const RowSpan& span, const ops::LayerKv& layer);
+  // Row `row` of the attention's result, [heads * head_dim].
+  const float* AttendedRow(int64_t row, Worker* worker) const;
+  void AddAttentionOutput(const PackedLayer& layer, int64_t rows);
+  void AddFeedForward(const PackedLayer& layer, int64_t rows);
+  void ComputeLogits(int64_t rows);
+  // From here on only the rows with logits matter.
+  void KeepLogitRows(const ops::StepBatch& batch);
+  void StartStep(const ops::StepBatch& batch);
+  void RunLayer(const ops::StepBatch& batch, size_t layer, const KvArena& arena);
+
+  const PackedModel& model_;
+  ThreadPool& pool_;
+  const Isa isa_;
+  const ForwardPassOptions options_;
+  const VectorKernels& kernels_;
+  const AttentionKernels& attention_kernels_;
+  const int64_t qkv_stride_;  // query, key, value of a row
+  StepProfile profile_;
+  int64_t phase_count_ = 0;
+
+  HugeBuffer buffers_;
+  float* x_ = nullptr;         // [max_batch_tokens][width], the residual stream
+  float* qkv_ = nullptr;       // [max_batch_tokens][qkv_stride]
+  float* attended_ = nullptr;  // [max_batch_tokens][heads * head_dim]
+  float* hidden_ = nullptr;    // [max_batch_tokens][ffn_width]
+  HugeBuffer logits_;          // [rows][vocabulary_size] f32
+  std::array<MatmulInput, kInputs> inputs_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  RopeAngles angles_;
+
+  // Of the step at work.
+  std::vector<int64_t> positions_;                      // [rows]
+  std::vector<const ops::StepSequence*> row_sequence_;  // [rows]
+
+  // Of the layer at work.
+  std::vector<RowSpan> spans_;
+  std::vector<Unit> units_;
+  std::vector<SplitRow> split_rows_;  // [rows of the result]
+  HugeBuffer partials_;               // states of units that are single pieces
+  int64_t partial_floats_ = 0;        // taken of it
+};
+
+}  // namespace tokend::cpu
+
+#endif  // TOKEND_CORE_CPU_FORWARD_PASS_H_

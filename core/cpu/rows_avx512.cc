@@ -1,0 +1,3 @@
+#define TOKEND_SIMD_AVX512 1
+#include "core/cpu/attention_kernels_impl.h"
+#include "core/cpu/vector_kernels_impl.h"

@@ -1,0 +1,147 @@
+// The bodies behind VectorKernels; see simd.h for what may stand here.
+#include "core/cpu/simd.h"
+#include "core/cpu/vector_kernels.h"
+
+namespace tokend::cpu::TOKEND_SIMD_NAMESPACE {
+namespace {
+
+Vec LoadUpTo(const float* from, int64_t n) { return n >= kLanes ? Load(from) : LoadPart(from, n); }
+void StoreUpTo(float* to, Vec a, int64_t n) {
+  if (n >= kLanes) {
+    Store(to, a);
+  } else {
+    StorePart(to, a, n);
+  }
+}
+
+void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, float* out) {
+  Vec sums[4] = {Zero(), Zero(), Zero(), Zero()};
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Vec v = LoadUpTo(x + i, n - i);
+    Vec& sum = sums[i / kLanes % 4];
+    sum = Fma(v, v, sum);
+  }
+  const float squares = SumLanes(Add(Add(sums[0], sums[1]), Add(sums[2], sums[3])));
+  const float mean = squares / static_cast<float>(n);
+  const Vec scale = Set1(1.0f / __builtin_sqrtf(mean + epsilon));
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Vec v = Mul(LoadUpTo(x + i, n - i), scale);
+    StoreUpTo(out + i, Mul(v, LoadUpTo(weight + i, n - i)), n - i);
+  }
+}
+
+// exp(-z) = 2^(-z log2(e)); where it would pass 2^126 the result is 0 anyway.
+Vec Silu(Vec z) {
+  const Vec exponent = Min(Set1(126.0f), Mul(z, Set1(-0x1.715476p+0f)));
+  return Div(z, Add(Set1(1.0f), Exp2(exponent)));
+}
+
+void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Vec activated = Silu(LoadUpTo(gate + i, n - i));
+    StoreUpTo(out + i, Mul(activated, LoadUpTo(up + i, n - i)), n - i);
+  }
+}
+
+// One run of `n` dimensions whose partners stand at `partner`.
+void RotateRun(const float* x, const float* partner, const float* cos, const float* sin, int64_t n,
+               Vec factor, float* out) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int64_t left = n - i;
+    const Vec turned = Mul(LoadUpTo(partner + i, left), LoadUpTo(sin + i, left));
+    const Vec sum = Fma(LoadUpTo(x + i, left), LoadUpTo(cos + i, left), turned);
+    StoreUpTo(out + i, Mul(sum, factor), left);
+  }
+}
+
+void Rotate(const float* head, const RopeAngleRow& angles, int head_dim, float factor, float* out) {
+  const int dims = angles.dims;
+  const Vec times = Set1(factor);
+  if (angles.halves) {
+    const int half = dims / 2;
+    RotateRun(head, head + half, angles.cos, angles.sin, half, times, out);
+    RotateRun(head + half, head, angles.cos + half, angles.sin + half, half, times, out + half);
+  } else {
+    for (int64_t i = 0; i < dims; i += kLanes) {
+      const int64_t left = dims - i;
+      const Vec x = LoadUpTo(head + i, left);
+      const Vec turned = Mul(SwapPairs(x), LoadUpTo(angles.sin + i, left));
+      const Vec sum = Fma(x, LoadUpTo(angles.cos + i, left), turned);
+      StoreUpTo(out + i, Mul(sum, times), left);
+    }
+  }
+  for (int64_t i = dims; i < head_dim; i += kLanes) {
+    StoreUpTo(out + i, Mul(LoadUpTo(head + i, head_dim - i), times), head_dim - i);
+  }
+}
+
+template <typename T>
+void Scatter(const T* from, int64_t n, T* column, int64_t stride) {
+  for (int64_t i = 0; i < n; ++i) column[i * stride] = from[i];
+}
+
+void EncodeF16(const float* x, int64_t n, uint16_t* out) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    // NaN is Min's and Max's second operand, and stays.
+    const Vec capped = Max(Set1(-65504.0f), Min(Set1(65504.0f), LoadUpTo(x + i, n - i)));
+    StoreF16(out + i, capped);
+  }
+}
+
+// Codes, and the f16 scale.
+uint16_t EncodeInt8(const float* x, int64_t n, int8_t* out) {
+  Vec largest = Zero();
+  Vec poison = Zero();  // NaN where x is not finite
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Vec v = LoadUpTo(x + i, n - i);
+    largest = Max(largest, Abs(v));
+    poison = Fma(v, Zero(), poison);
+  }
+  const float scale = MaxLanes(largest) / 127.0f + SumLanes(poison);
+  uint16_t halves[kLanes];
+  StoreF16(halves, Min(Set1(65504.0f), Set1(scale)));
+  float rounded[kLanes];
+  Store(rounded, Load(halves));
+  const float inverse = rounded[0] > 0 ? 1.0f / rounded[0] : 0.0f;
+  for (int64_t i = 0; i < n; i += kLanes) {
+    float codes[kLanes];
+    const Vec code = Round(Mul(LoadUpTo(x + i, n - i), Set1(inverse)));
+    Store(codes, Max(Min(code, Set1(127.0f)), Set1(-127.0f)));
+    for (int64_t j = 0; j < Least(kLanes, n - i); ++j) {
+      out[i + j] = inverse > 0 ? static_cast<int8_t>(codes[j]) : int8_t{0};
+    }
+  }
+  return halves[0];
+}
+
+void StoreKv(const KvLayout& layout, const KvSlot& slot, int kv_head, const float* key,
+             const float* value) {
+  const int64_t n = layout.head_dim;
+  const int64_t stride = layout.page_tokens;
+  std::byte* keys = slot.keys + kv_head * layout.head_bytes();
+  std::byte* values = slot.values + kv_head * layout.head_bytes();
+  if (layout.dtype == base::KvDtype::kF32) {
+    Scatter(key, n, reinterpret_cast<float*>(keys) + slot.slot, stride);
+    Scatter(value, n, reinterpret_cast<float*>(values) + slot.slot * n, 1);
+  } else if (layout.dtype == base::KvDtype::kF16) {
+    uint16_t halves[kMaxHeadDim + kLanes];
+    EncodeF16(key, n, halves);
+    Scatter(halves, n, reinterpret_cast<uint16_t*>(keys) + slot.slot, stride);
+    EncodeF16(value, n, halves);
+    Scatter(halves, n, reinterpret_cast<uint16_t*>(values) + slot.slot * n, 1);
+  } else {
+    int8_t codes[kMaxHeadDim];
+    const int64_t scales = layout.scale_offset(kv_head) + slot.slot * 2;
+    *reinterpret_cast<uint16_t*>(slot.keys + scales) = EncodeInt8(key, n, codes);
+    Scatter(codes, n, reinterpret_cast<int8_t*>(keys) + slot.slot, stride);
+    *reinterpret_cast<uint16_t*>(slot.values + scales) = EncodeInt8(value, n, codes);
+    Scatter(codes, n, reinterpret_cast<int8_t*>(values) + slot.slot * n, 1);
+  }
+}
+
+}  // namespace
+
+extern const VectorKernels kVectorKernels;
+const VectorKernels kVectorKernels = {RmsNorm, SwiGlu, Rotate, StoreKv};
+
+}  // namespace tokend::cpu::TOKEND_SIMD_NAMESPACE
