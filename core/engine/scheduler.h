@@ -1,0 +1,124 @@
+#ifndef TOKEND_CORE_ENGINE_SCHEDULER_H_
+#define TOKEND_CORE_ENGINE_SCHEDULER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/engine/engine.h"
+#include "core/engine/rate_window.h"
+#include "core/engine/step_batch.h"
+#include "core/engine/step_cost.h"
+#include "core/engine/turn.h"
+#include "core/engine/turn_registry.h"
+#include "core/sampling/sampler.h"
+
+namespace tokend::engine {
+
+// The engine without its thread: whoever calls the second half of the methods is
+// the engine thread.
+class Scheduler {
+ public:
+  // The options are valid.
+  Scheduler(const EngineOptions& options, const Engine::Parts& parts);
+  ~Scheduler();
+
+  // --- Any thread; as in Engine. ---
+
+  absl::Status Submit(Request request, std::shared_ptr<TurnSink> sink);
+  void Cancel(const TurnSink* sink) { registry_.Cancel(sink); }
+  void Stop(absl::string_view principal, absl::string_view request_id,
+            std::optional<int32_t> keep_output_tokens, StopCallback done);
+  void Wake() { registry_.Wake(); }
+  void BeginDrain(absl::Duration timeout);
+  void WaitUntilEmpty() { registry_.WaitUntilEmpty(); }
+  EngineSnapshot Snapshot();
+
+  // --- Engine thread. ---
+
+  // Takes what came from other threads, ends what is over, starts what can start,
+  // and runs one step. False: there was nothing to run. kBackendFailed, once: all
+  // turns were failed, and no step is run any more.
+  absl::StatusOr<bool> StepOnce();
+  // How long there will be nothing to do if nobody calls; at most a second.
+  absl::Duration IdleTime();
+  // Returns once somebody has called since the last time, or after `timeout`.
+  void Wait(absl::Duration timeout) { registry_.Wait(timeout); }
+  // Fails what is left.
+  void Shutdown();
+
+ private:
+  struct Ending {
+    kv::FinishReason reason = kv::FinishReason::kUnspecified;
+    std::optional<int32_t> stop_token;
+    // Output tokens that the session keeps; absent: nothing of the turn.
+    std::optional<int64_t> keep;
+  };
+
+  // scheduler.cc
+  absl::Status TrySubmit(Request request, std::shared_ptr<TurnSink> sink, absl::Duration now);
+  absl::Status CheckRequest(const Request& request) const;
+  void TakeCommands();
+  void Apply(SubmitCommand& command);
+  void Apply(CancelCommand& command);
+  void Apply(StopCommand& command);
+  Turn* Find(const std::string& key);
+  void EndOverdue(absl::Duration now);
+  void EndForDrain(absl::Duration now);
+  void Break(const absl::Status& cause);
+  void FailAll(const absl::Status& running, const absl::Status& waiting);
+  void Sweep();
+
+  // start_turn.cc: from the queue to running.
+  void StartWaiting();
+  absl::Status Open(Turn& turn);
+  absl::Status FitInput(Turn& turn, const InputBase& base, PlacedInput* placed);
+  void Start(Turn& turn, absl::Duration now);
+  int64_t PoolPositions(const kv::Branch& branch);
+  bool FitsNow(const Turn& turn);
+  int64_t PagesAhead(const Turn& turn) const;
+  int64_t LeastChunk() const;
+
+  // run_step.cc: one step.
+  std::vector<int> Plan();
+  void PauseSlowReaders(absl::Duration now);
+  absl::Status Prepare(std::vector<int>& rows);
+  absl::Status PrepareTurn(size_t index, std::vector<int>& rows);
+  bool FreePagesFor(const Turn& turn, const absl::Status& cause);
+  void FinishStep(const ops::StepOutput& output, absl::Duration took);
+  void FinishPrefillRows(Turn& turn, int rows);
+  void DrawToken(Turn& turn, absl::Span<const float> logits, absl::Duration now);
+  void TakeToken(Turn& turn, int32_t token, std::optional<TokenLogprob> logprob);
+
+  // end_turn.cc: every turn ends in one of these.
+  absl::StatusOr<Finished> Finish(Turn& turn, const Ending& ending);
+  void Fail(Turn& turn, const absl::Status& status);
+  absl::StatusOr<std::string> Commit(Turn& turn, int64_t keep, kv::FinishReason reason);
+  kv::Conversation FinalConversation(Turn& turn, int64_t tokens);
+  void Close(Turn& turn, const absl::StatusOr<Finished>& outcome);
+
+  const EngineOptions options_;
+  const Engine::Parts parts_;
+  const int vocabulary_size_;  // tokens that may be drawn or sent
+  TurnRegistry registry_;
+  RateWindow rates_;
+
+  // Engine thread only.
+  std::deque<std::unique_ptr<Turn>> waiting_;   // by arrival
+  std::vector<std::unique_ptr<Turn>> running_;  // by start
+  sampling::Sampler sampler_;
+  StepCost cost_;
+  StepBatchBuilder batch_;
+  std::vector<int32_t> tokens_;          // scratch
+  std::optional<absl::Status> failure_;  // of the backend
+  bool failure_told_ = false;
+};
+
+}  // namespace tokend::engine
+
+#endif  // TOKEND_CORE_ENGINE_SCHEDULER_H_

@@ -1,0 +1,152 @@
+// From the queue to running.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/engine/errors.h"
+#include "core/engine/scheduler.h"
+
+namespace tokend::engine {
+
+void Scheduler::StartWaiting() {
+  for (size_t i = 0; i < waiting_.size();) {
+    if (static_cast<int>(running_.size()) >= options_.max_running) return;
+    Turn& turn = *waiting_[i];
+    // A turn that waits for its session's writer holds up nobody else.
+    if (turn.writer != nullptr && !turn.writer->ready()) {
+      ++i;
+      continue;
+    }
+    const absl::Status opened = turn.branch != nullptr ? absl::OkStatus() : Open(turn);
+    if (!opened.ok()) {
+      if (IsBackendFailure(opened)) return Break(opened);
+      Fail(turn, opened);
+      waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+      continue;
+    }
+    // One that waits for memory holds up all behind it, or it might wait for ever.
+    if (!running_.empty() && !FitsNow(turn)) return;
+    running_.push_back(std::move(waiting_[i]));
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+    Start(turn, parts_.clock->Monotonic());
+  }
+}
+
+absl::Status Scheduler::Open(Turn& turn) {
+  if (turn.writer != nullptr) {
+    TOKEND_ASSIGN_OR_RETURN(
+        turn.branch,
+        parts_.store->Checkout(turn.writer.get(), turn.request.session->from_position));
+  } else {
+    turn.branch = parts_.store->CheckoutEphemeral(turn.request.principal);
+  }
+  kv::Branch& branch = *turn.branch;
+  InputBase base;
+  base.tokens = branch.base_tokens();
+  base.conversation = branch.conversation();
+  std::vector<int32_t> tail;
+  branch.ReadTokens(std::max<int64_t>(0, base.tokens - kTailTokens), base.tokens, &tail);
+  base.tail = tail;
+  TOKEND_ASSIGN_OR_RETURN(PlacedInput placed, PlaceInput(parts_.chat, turn.prepared, base));
+  TOKEND_RETURN_IF_ERROR(FitInput(turn, base, &placed));
+  branch.Append(placed.tokens);
+  branch.MatchPrefix();
+  turn.conversation = std::move(placed.conversation);
+  turn.is_chat = placed.is_chat;
+  turn.reply_opened = placed.reply_opened;
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::FitInput(Turn& turn, const InputBase& base, PlacedInput* placed) {
+  const std::optional<int32_t> most = turn.request.stop.max_output_tokens;
+  const int64_t least_output = most == 0 ? 0 : 1;
+  const int64_t context = options_.context_tokens;
+  const int64_t pool = PoolPositions(*turn.branch);
+  // Behind a window a session may be longer than the context, but no turn.
+  const bool windowed = turn.branch->retention().kind == kv::RetentionPolicy::Kind::kSlidingWindow;
+  const int64_t used = windowed ? 0 : base.tokens;
+  const auto needed = [&] {
+    return used + static_cast<int64_t>(placed->tokens.size()) + least_output;
+  };
+  // The last token drawn needs no KV.
+  const int64_t most_positions = windowed ? context : std::min(context, pool + 1);
+  if (turn.request.input_overflow == InputOverflow::kDropOldest) {
+    const int64_t room = most_positions - used - least_output;
+    if (needed() > most_positions && room > 0) {
+      DropOldest(room, base, turn.prepared.bos, placed);
+    }
+  }
+  if (needed() > context) return ContextFull(context, needed());
+  if (base.tokens + static_cast<int64_t>(placed->tokens.size()) > pool) {
+    return KvPoolFull("base and input are larger than the whole KV pool", std::nullopt);
+  }
+  turn.usage.base_tokens = base.tokens;
+  turn.usage.input_tokens = static_cast<int32_t>(placed->tokens.size());
+  turn.usage.dropped_tokens = placed->dropped;
+  if (turn.output_position() == 0) {
+    return base::InvalidField("turn", "the input is empty and there is nothing before it");
+  }
+  const int64_t left = windowed ? context : most_positions - turn.output_position();
+  if (most.has_value() && *most <= left) {
+    turn.limit = {*most, kv::FinishReason::kLength};
+  } else {
+    turn.limit = {left, windowed ? kv::FinishReason::kLength : kv::FinishReason::kContextFull};
+  }
+  return absl::OkStatus();
+}
+
+void Scheduler::Start(Turn& turn, absl::Duration now) {
+  if (turn.penalties.wants_context()) {
+    const int64_t end = turn.branch->tokens();
+    tokens_.clear();
+    turn.branch->ReadTokens(std::max<int64_t>(0, end - ops::kPenaltyWindowTokens), end, &tokens_);
+    turn.penalties.AddContext(tokens_);
+  }
+  turn.prepared = {};
+  turn.timer.Enter(PhaseTimer::kPrefill, now);
+  parts_.observer->OnQueue(turn.timer.Total(now));
+  registry_.OnStarted(turn.key);
+  Started started;
+  started.base_version = turn.branch->base_version_name();
+  started.seed = turn.request.sampling.seed;
+  if (turn.writer != nullptr && !turn.writer->fork_id().empty()) {
+    started.fork_name = absl::StrCat("sessions/", turn.writer->fork_id());
+  }
+  started.output_position = turn.output_position();
+  turn.sink->OnStarted(started);
+}
+
+// A chunk can be cut to a page where memory is short, so admission counts no more.
+int64_t Scheduler::LeastChunk() const { return options_.page_tokens; }
+
+int64_t Scheduler::PoolPositions(const kv::Branch& branch) {
+  const int64_t pages = parts_.store->Snapshot().pages.total;
+  const auto fits = [&](int64_t positions) {
+    return branch.PagesNeeded(positions, LeastChunk()) <= pages;
+  };
+  int64_t low = 0;
+  int64_t high = branch.base_tokens() + options_.context_tokens;
+  if (fits(high)) return high;
+  while (low + 1 < high) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+int64_t Scheduler::PagesAhead(const Turn& turn) const {
+  // The input and a page's worth of output.
+  const int64_t output = std::min<int64_t>(turn.limit.tokens, options_.page_tokens);
+  const int64_t known = std::max(turn.output_position(), turn.branch->tokens());
+  return turn.branch->PagesNeeded(known + output, LeastChunk());
+}
+
+bool Scheduler::FitsNow(const Turn& turn) {
+  int64_t pages = PagesAhead(turn);
+  for (const auto& other : running_) pages += PagesAhead(*other);
+  return pages <= parts_.store->ObtainablePages();
+}
+
+}  // namespace tokend::engine

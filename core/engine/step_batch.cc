@@ -1,0 +1,42 @@
+#include "core/engine/step_batch.h"
+
+namespace tokend::engine {
+
+void StepBatchBuilder::Clear() {
+  entries_.clear();
+  tokens_.clear();
+  sequences_.clear();
+  logit_rows_.clear();
+}
+
+void StepBatchBuilder::Add(Turn* turn, int rows) {
+  const kv::Branch& branch = *turn->branch;
+  ops::StepSequence sequence;
+  sequence.first_row = static_cast<int32_t>(tokens_.size());
+  sequence.rows = rows;
+  sequence.position = branch.computed();
+  sequence.layers = branch.layers();
+  sequences_.push_back(sequence);
+  branch.ReadTokens(branch.computed(), branch.computed() + rows, &tokens_);
+
+  Entry entry;
+  entry.turn = turn;
+  entry.rows = rows;
+  entry.decode = turn->decoding();
+  const bool last = branch.computed() + rows == branch.tokens();
+  if (last && turn->limit.tokens > 0) {
+    entry.logit_row = static_cast<int>(logit_rows_.size());
+    logit_rows_.push_back(sequence.first_row + rows - 1);
+  }
+  entries_.push_back(entry);
+}
+
+ops::StepBatch StepBatchBuilder::Build() {
+  ops::StepBatch batch;
+  batch.tokens = tokens_;
+  batch.sequences = sequences_;
+  batch.logit_rows = logit_rows_;
+  return batch;
+}
+
+}  // namespace tokend::engine

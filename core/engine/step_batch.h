@@ -1,0 +1,43 @@
+#ifndef TOKEND_CORE_ENGINE_STEP_BATCH_H_
+#define TOKEND_CORE_ENGINE_STEP_BATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/engine/turn.h"
+#include "core/ops/step.h"
+
+namespace tokend::engine {
+
+// Lays the rows of several turns out flat for Backend::Forward. Keeps its memory
+// from step to step.
+class StepBatchBuilder {
+ public:
+  struct Entry {
+    Turn* turn = nullptr;
+    int rows = 0;
+    bool decode = false;
+    int logit_row = -1;  // of StepOutput::logits; -1: none wanted
+  };
+
+  void Clear();
+  // The next `rows` positions of the turn, which its branch has prepared. The
+  // logits of the last one are wanted if it is the last token known so far.
+  void Add(Turn* turn, int rows);
+
+  // Good until the next Clear, or until a branch of the batch changes.
+  ops::StepBatch Build();
+  const std::vector<Entry>& entries() const { return entries_; }
+  int rows() const { return static_cast<int>(tokens_.size()); }
+
+ private:
+  std::vector<Entry> entries_;
+  std::vector<int32_t> tokens_;
+  std::vector<ops::StepSequence> sequences_;
+  std::vector<int32_t> logit_rows_;
+};
+
+}  // namespace tokend::engine
+
+#endif  // TOKEND_CORE_ENGINE_STEP_BATCH_H_
