@@ -1,8 +1,9 @@
 #include "core/tokenizer/bpe_encoder.h"
 
+#include <functional>
 #include <limits>
 #include <queue>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -26,7 +27,7 @@ absl::Status BadMerge(int32_t rank, absl::string_view line, absl::string_view pr
 
 }  // namespace
 
-// A piece while it is merged: a doubly linked list of tokens, and the possible merges by rank.
+// A piece while it is merged: a doubly linked list of tokens, and a queue of possible merges.
 class BpeEncoder::PieceMerger {
  public:
   explicit PieceMerger(const BpeEncoder& encoder) : encoder_(encoder) {}
@@ -43,9 +44,9 @@ class BpeEncoder::PieceMerger {
       if (i > 0) Offer(i - 1);
     }
     while (!queue_.empty()) {
-      const Candidate best = queue_.top();
+      const uint64_t best = queue_.top();
       queue_.pop();
-      if (IsCurrent(best)) Apply(best);
+      Apply(encoder_.merges_[best >> 32], static_cast<int32_t>(best & 0xffffffff));
     }
     symbols->clear();
     for (int32_t i = 0; i != kNone; i = next_[i]) symbols->push_back(ids_[i]);
@@ -54,37 +55,19 @@ class BpeEncoder::PieceMerger {
  private:
   static constexpr int32_t kNone = -1;
 
-  struct Candidate {
-    int32_t rank;
-    int32_t position;  // of the left token
-    int32_t left;
-    int32_t right;
-    int32_t merged;
-    // Reversed: a priority_queue has its greatest element on top.
-    bool operator<(const Candidate& other) const {
-      return std::pair(rank, position) > std::pair(other.rank, other.position);
-    }
-  };
-
+  // Queues the merge of the token at `position` with the next, if there is one.
   void Offer(int32_t position) {
     if (position == kNone || next_[position] == kNone) return;
-    const int32_t left = ids_[position];
-    const int32_t right = ids_[next_[position]];
-    const Merge* merge = encoder_.FindMerge(left, right);
-    if (merge != nullptr) queue_.push({merge->rank, position, left, right, merge->id});
+    const int32_t rank = encoder_.FindRank(ids_[position], ids_[next_[position]]);
+    if (rank < 0) return;
+    queue_.push(static_cast<uint64_t>(rank) << 32 | static_cast<uint32_t>(position));
   }
 
-  // False if a merge since has changed or taken away one of the two.
-  bool IsCurrent(const Candidate& candidate) const {
-    const int32_t right = next_[candidate.position];
-    return ids_[candidate.position] == candidate.left && right != kNone &&
-           ids_[right] == candidate.right;
-  }
-
-  void Apply(const Candidate& candidate) {
-    const int32_t left = candidate.position;
+  void Apply(const Merge& merge, int32_t left) {
     const int32_t right = next_[left];
-    ids_[left] = candidate.merged;
+    // A merge since may have changed or taken away one of the two.
+    if (ids_[left] != merge.left || right == kNone || ids_[right] != merge.right) return;
+    ids_[left] = merge.merged;
     next_[left] = next_[right];
     if (next_[right] != kNone) previous_[next_[right]] = left;
     ids_[right] = kNone;
@@ -97,7 +80,8 @@ class BpeEncoder::PieceMerger {
   std::vector<int32_t> ids_;
   std::vector<int32_t> previous_;
   std::vector<int32_t> next_;
-  std::priority_queue<Candidate> queue_;
+  // rank << 32 | position of the left token; least first.
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> queue_;
 };
 
 absl::StatusOr<std::unique_ptr<BpeEncoder>> BpeEncoder::Create(const gguf::File& file,
@@ -130,13 +114,14 @@ absl::Status BpeEncoder::LoadMerges(const gguf::File& file) {
     return gguf::Damaged(absl::StrCat("key '", kMergesKey, "'"), "too many merges");
   }
   merges_.reserve(lines.size());
-  for (size_t rank = 0; rank < lines.size(); ++rank) {
-    TOKEND_RETURN_IF_ERROR(AddMerge(static_cast<int32_t>(rank), lines[rank]));
-  }
+  ranks_.reserve(lines.size());
+  for (absl::string_view line : lines) TOKEND_RETURN_IF_ERROR(AddMerge(line));
   return absl::OkStatus();
 }
 
-absl::Status BpeEncoder::AddMerge(int32_t rank, absl::string_view line) {
+absl::Status BpeEncoder::AddMerge(absl::string_view line) {
+  const auto rank = static_cast<int32_t>(merges_.size());
+  merges_.push_back({-1, -1, -1});
   // "left right" in the byte alphabet, which has no space.
   const size_t space = line.find(' ');
   if (space == absl::string_view::npos) return BadMerge(rank, line, "is not two tokens");
@@ -152,16 +137,16 @@ absl::Status BpeEncoder::AddMerge(int32_t rank, absl::string_view line) {
     // Pruned vocabularies keep such merges. They can never apply.
     return absl::OkStatus();
   }
-  const uint64_t key = PairKey(left_id->second, right_id->second);
-  if (!merges_.emplace(key, Merge{rank, merged_id->second}).second) {
+  merges_.back() = {left_id->second, right_id->second, merged_id->second};
+  if (!ranks_.emplace(PairKey(left_id->second, right_id->second), rank).second) {
     return BadMerge(rank, line, "is there twice");
   }
   return absl::OkStatus();
 }
 
-const BpeEncoder::Merge* BpeEncoder::FindMerge(int32_t left, int32_t right) const {
-  const auto it = merges_.find(PairKey(left, right));
-  return it == merges_.end() ? nullptr : &it->second;
+int32_t BpeEncoder::FindRank(int32_t left, int32_t right) const {
+  const auto it = ranks_.find(PairKey(left, right));
+  return it == ranks_.end() ? -1 : it->second;
 }
 
 absl::Status BpeEncoder::Encode(absl::string_view text, size_t offset,

@@ -33,21 +33,24 @@ class BpeEncoder {
 
  private:
   struct Merge {
-    int32_t rank;
-    int32_t id;  // of the merged token
+    int32_t left;
+    int32_t right;
+    int32_t merged;
   };
   class PieceMerger;
   using IdByBytes = absl::flat_hash_map<std::string, int32_t>;
 
   BpeEncoder() = default;
   absl::Status LoadMerges(const gguf::File& file);
-  absl::Status AddMerge(int32_t rank, absl::string_view line);
-  const Merge* FindMerge(int32_t left, int32_t right) const;
+  absl::Status AddMerge(absl::string_view line);
+  // -1: none.
+  int32_t FindRank(int32_t left, int32_t right) const;
 
   std::unique_ptr<const PreTokenizer> pre_tokenizer_;
-  std::array<int32_t, 256> byte_ids_;            // -1: no token
-  absl::flat_hash_map<uint64_t, Merge> merges_;  // left id << 32 | right id
-  IdByBytes ids_;                                // mergeable tokens; kept for whole pieces only
+  std::array<int32_t, 256> byte_ids_;             // -1: no token
+  std::vector<Merge> merges_;                     // by rank
+  absl::flat_hash_map<uint64_t, int32_t> ranks_;  // left id << 32 | right id
+  IdByBytes ids_;                                 // mergeable tokens; kept for whole pieces only
 };
 
 }  // namespace tokend::tokenizer
