@@ -1,0 +1,58 @@
+// Any bytes as text: encoding gives them back, and decoding never splits a code point.
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/gguf/file.h"
+#include "core/tokenizer/incremental_decoder.h"
+#include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/utf8.h"
+#include "tests/support/gguf_writer.h"
+
+namespace tokend {
+namespace {
+
+std::unique_ptr<tokenizer::Tokenizer> Make(const char* pre_tokenizer) {
+  testing::GgufWriter writer;
+  testing::AddTinyVocabulary(writer, pre_tokenizer);
+  const std::string bytes = writer.Build();
+  const auto file = gguf::File::Parse(
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()));
+  TOKEND_CHECK(file.ok());
+  auto tokenizer = tokenizer::Tokenizer::Create(**file);
+  TOKEND_CHECK(tokenizer.ok());
+  return *std::move(tokenizer);
+}
+
+void Check(const tokenizer::Tokenizer& tokenizer, absl::string_view text, bool parse_special) {
+  const auto ids = tokenizer.Encode(text, {.parse_special = parse_special});
+  TOKEND_CHECK(ids.ok());
+  TOKEND_CHECK(*tokenizer.Detokenize(*ids, false) == text);
+  tokenizer::IncrementalDecoder decoder(&tokenizer);
+  std::string decoded;
+  for (int32_t id : *ids) {
+    TOKEND_CHECK(parse_special || !tokenizer.IsSpecial(id));
+    const tokenizer::DecodedText piece = decoder.Feed(id);
+    TOKEND_CHECK(tokenizer::IsUtf8(piece.text));
+    decoded += piece.text;
+  }
+  decoded += decoder.Flush().text;
+  TOKEND_CHECK(decoded == tokenizer::ReplaceInvalidUtf8(text));
+}
+
+}  // namespace
+}  // namespace tokend
+
+// The first byte chooses the pre-tokeniser and whether special tokens are read.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tokend;  // NOLINT: a C entry point cannot live in it
+  static const std::array<std::unique_ptr<tokenizer::Tokenizer>, 3> tokenizers = {
+      Make("gpt-2"), Make("smollm"), Make("llama-bpe")};
+  if (size == 0) return 0;
+  const absl::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  Check(*tokenizers[data[0] / 2 % tokenizers.size()], text, data[0] % 2 == 1);
+  return 0;
+}
