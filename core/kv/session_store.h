@@ -84,7 +84,7 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  // First in line, or running beside the line (kFork).
+  // First in line, running beside the line (kFork), or its session was deleted.
   bool ready() const;
   // OK, or ABORTED: SESSION_DELETED.
   absl::Status status() const;
@@ -171,6 +171,7 @@ class SessionStore {
   int64_t ObtainablePages();
 
  private:
+  friend class StoreAudit;
   explicit SessionStore(std::unique_ptr<StoreState> state);
   std::unique_ptr<StoreState> state_;
 };

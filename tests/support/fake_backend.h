@@ -43,6 +43,9 @@ class FakeBackend : public ops::Backend {
   // For kv::StoreOptions::on_page_freed.
   void Poison(base::PageId page);
 
+  uint64_t RowValue(base::PageId page, int row) const {
+    return arena_[static_cast<int64_t>(page) * options_.page_tokens + row].value;
+  }
   // The page's first `rows` rows, as one number.
   uint64_t PageChecksum(base::PageId page, int rows) const;
 

@@ -1,0 +1,178 @@
+// BranchState: its pages and page tables.
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/base/status_macros.h"
+#include "core/kv/branch_state.h"
+
+namespace tokend::kv {
+
+void BranchState::DeriveTables() {
+  if (derived_) return;
+  derived_ = true;
+  tables_.resize(layout_->layers);
+  views_.resize(layout_->layers);
+  for (size_t g = 0; g < layout_->groups.size(); ++g) {
+    const LayerGroup& group = layout_->groups[g];
+    table_reach_[g] = Reachable(group.mask, current_.position(), page_tokens_);
+    const std::vector<Node*> nodes =
+        store_->tree.Reach(current_.node(), current_.position(), group.mask);
+    for (int layer : group.layers) {
+      for (const Node* node : nodes) tables_[layer].push_back(node->pages[layer].id());
+    }
+  }
+}
+
+void BranchState::RefreshViews() {
+  for (int layer = 0; layer < layout_->layers; ++layer) {
+    const int group = layout_->group_of_layer[layer];
+    views_[layer] = {.pages = tables_[layer].data(),
+                     .sink_pages = table_reach_[group].sink_pages,
+                     .page_count = static_cast<int32_t>(tables_[layer].size()),
+                     .first_page = table_reach_[group].first_page,
+                     .mask = layout_->groups[group].mask};
+  }
+}
+
+absl::Status BranchState::TakePages(int64_t last) {
+  const int64_t nodes = last - current_.node()->index - static_cast<int64_t>(prepared_.size());
+  if (nodes <= 0) return absl::OkStatus();
+  TOKEND_RETURN_IF_ERROR(store_->MakeRoom(nodes * layout_->layers));
+  for (int64_t i = 0; i < nodes; ++i) {
+    std::vector<PageRef>& pages = prepared_.emplace_back(layout_->layers);
+    for (int layer = 0; layer < layout_->layers; ++layer) {
+      std::vector<base::PageId>& table = tables_[layer];
+      pages[layer] = store_->pool.Take(layer, table.empty() ? base::PageId::kNone : table.back());
+      TOKEND_CHECK(static_cast<bool>(pages[layer]));
+      table.push_back(pages[layer].id());
+    }
+    store_->branch_pages += layout_->layers;
+  }
+  return absl::OkStatus();
+}
+
+void BranchState::ReturnPages(size_t keep) {
+  while (prepared_.size() > keep) {
+    for (std::vector<base::PageId>& table : tables_) table.pop_back();
+    prepared_.pop_back();
+    store_->branch_pages -= layout_->layers;
+  }
+}
+
+absl::Status BranchState::CopyDonorRows() {
+  std::vector<ops::PageCopy> copies;
+  {
+    base::MutexLock lock(&store_->mu);
+    for (int layer = 0; layer < layout_->layers; ++layer) {
+      copies.push_back({.from = donor_.node()->pages[layer].id(),
+                        .to = prepared_[0][layer].id(),
+                        .rows = donor_rows_});
+    }
+  }
+  // The claim keeps the donor's pages; the engine thread alone could replace them.
+  const absl::Status status = store_->backend->CopyPages(copies);
+  base::MutexLock lock(&store_->mu);
+  if (!status.ok()) {
+    ReturnPages(0);
+    return status;
+  }
+  store_->observer->OnPageCopies(static_cast<int64_t>(copies.size()));
+  store_->tree.Drop(std::move(donor_));
+  return absl::OkStatus();
+}
+
+absl::Status BranchState::Prepare(int64_t count) {
+  TOKEND_CHECK(count >= 1 && computed_ + count <= tokens());
+  {
+    base::MutexLock lock(&store_->mu);
+    if (!matched_) MatchLocked();
+    DeriveTables();
+    if (count > 1) SlideTo(computed_);
+    TOKEND_RETURN_IF_ERROR(TakePages((computed_ + count - 1) / page_tokens_));
+  }
+  if (donor_) TOKEND_RETURN_IF_ERROR(CopyDonorRows());
+  RefreshViews();
+  return absl::OkStatus();
+}
+
+void BranchState::SlideTo(int64_t position) {
+  if (position <= current_.position()) return;
+  const int64_t freed = store_->tree.Slide(&current_, position);
+  if (freed > 0) store_->observer->OnEvictedPages(base::EvictionCause::kWindow, freed);
+  for (size_t g = 0; g < layout_->groups.size(); ++g) {
+    const ReachablePages before = table_reach_[g];
+    const ReachablePages after = Reachable(layout_->groups[g].mask, position, page_tokens_);
+    if (before == after) continue;
+    // The sinks stay in front.
+    const int64_t gone = after.first_page - std::max<int64_t>(before.first_page, after.sink_pages);
+    for (int layer : layout_->groups[g].layers) {
+      const auto from = tables_[layer].begin() + after.sink_pages;
+      tables_[layer].erase(from, from + gone);
+    }
+    table_reach_[g] = after;
+  }
+}
+
+void BranchState::FinishNode() {
+  const int64_t index = current_.node()->index + 1;
+  const int64_t begin = index * page_tokens_;
+  std::vector<int32_t> scratch;
+  Node* const node = FindOrAdd(current_.node(), Tokens(begin, begin + page_tokens_, &scratch));
+  store_->tree.Attach(node, &prepared_.front(), page_tokens_);
+  prepared_.pop_front();
+  store_->branch_pages -= layout_->layers;
+  store_->tree.Extend(&current_, node);
+  // Another branch may have been first with the same tokens: then its pages stay.
+  for (int layer = 0; layer < layout_->layers; ++layer) {
+    const ReachablePages& reach = table_reach_[layout_->group_of_layer[layer]];
+    tables_[layer][reach.sink_pages + index - reach.first_page] = node->pages[layer].id();
+  }
+}
+
+void BranchState::Advance(int64_t count) {
+  base::MutexLock lock(&store_->mu);
+  const int64_t end = computed_ + count;
+  const int64_t prepared_end =
+      (current_.node()->index + 1 + static_cast<int64_t>(prepared_.size())) * page_tokens_;
+  TOKEND_CHECK(count >= 1 && end <= tokens() && end <= prepared_end && !donor_);
+  const int64_t recomputed = std::min(base_.computed, end) - computed_;
+  if (recomputed > 0) {
+    recomputed_tokens_ += recomputed;
+    store_->observer->OnRecomputedTokens(recomputed);
+  }
+  while ((current_.node()->index + 2) * page_tokens_ <= end) FinishNode();
+  computed_ = end;
+  // One page more than the mask needs, so that a version that ends a few tokens
+  // earlier (a stop string) finds its window whole.
+  SlideTo(computed_ - page_tokens_);
+  RefreshViews();
+}
+
+int64_t BranchState::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {
+  base::MutexLock lock(&store_->mu);
+  const int64_t all = (tokens + page_tokens_ - 1) / page_tokens_;
+  int64_t needed = 0;
+  for (const LayerGroup& group : layout_->groups) {
+    int64_t most = all;
+    if (!group.full()) {
+      // The window before a chunk's first position and the chunk, or the window
+      // and the page more that a decode step keeps, wherever they start.
+      const int64_t span =
+          group.mask.window_tokens - 1 + std::max<int64_t>(chunk_tokens, page_tokens_ + 1);
+      most = (group.mask.sink_tokens + page_tokens_ - 1) / page_tokens_ +
+             (span + 2 * page_tokens_ - 2) / page_tokens_;
+      most = std::min(most, all);
+    }
+    int64_t held = 0;
+    if (derived_) {
+      held = static_cast<int64_t>(tables_[group.layers[0]].size());
+    } else if (current_) {
+      held = static_cast<int64_t>(
+          store_->tree.Reach(current_.node(), current_.position(), group.mask).size());
+    }
+    needed += std::max<int64_t>(0, most - held) * static_cast<int64_t>(group.layers.size());
+  }
+  return needed;
+}
+
+}  // namespace tokend::kv

@@ -1,0 +1,235 @@
+// BranchState: its start, prefix reuse and its end.
+#include "core/kv/branch_state.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/check.h"
+#include "core/kv/errors.h"
+
+namespace tokend::kv {
+namespace {
+
+// Positions before `position` that no layer sees.
+int64_t HiddenEverywhere(const Layout& layout, int64_t position) {
+  int64_t hidden = position;
+  for (const LayerGroup& group : layout.groups) {
+    hidden = std::min(hidden, HiddenPositions(group.mask, position));
+  }
+  return hidden;
+}
+
+}  // namespace
+
+BranchState::BranchState(StoreState* store, BranchBase base)
+    : store_(store),
+      page_tokens_(store->options.page_tokens),
+      layout_(base.claim.node()->layout),
+      base_(std::move(base)),
+      pending_start_(base_.tokens / page_tokens_ * page_tokens_) {
+  base::MutexLock lock(&store_->mu);
+  store_->branches.push_back(this);
+  store_->tree.ReadTokens(base_.claim.node(), pending_start_, base_.tokens, &pending_);
+}
+
+BranchState::~BranchState() {
+  base::MutexLock lock(&store_->mu);
+  std::vector<BranchState*>& branches = store_->branches;
+  branches.erase(std::find(branches.begin(), branches.end(), this));
+  ReturnPages(0);
+  store_->tree.Drop(std::move(donor_));
+  store_->tree.Drop(std::move(current_));
+  store_->tree.Drop(std::move(base_.claim));
+  // What a long chain leaves is freed by Maintain.
+  store_->tree.Drain(1024);
+  if (base_.session != nullptr && !committed_) {
+    store_->observer->OnSessionOp(base::SessionOp::kDrop);
+  }
+}
+
+void BranchState::Append(absl::Span<const int32_t> tokens) {
+  pending_.insert(pending_.end(), tokens.begin(), tokens.end());
+}
+
+absl::Span<const int32_t> BranchState::Tokens(int64_t begin, int64_t end,
+                                              std::vector<int32_t>* scratch) const {
+  if (begin >= pending_start_) {
+    return absl::MakeConstSpan(pending_).subspan(begin - pending_start_, end - begin);
+  }
+  scratch->clear();
+  ReadLocked(begin, end, scratch);
+  return *scratch;
+}
+
+void BranchState::ReadLocked(int64_t begin, int64_t end, std::vector<int32_t>* out) const {
+  store_->tree.ReadTokens(base_.claim.node(), begin, std::min(end, pending_start_), out);
+  begin = std::max(begin, pending_start_);
+  if (begin >= end) return;
+  const auto from = pending_.begin() + (begin - pending_start_);
+  out->insert(out->end(), from, from + (end - begin));
+}
+
+void BranchState::ReadTokens(int64_t begin, int64_t end, std::vector<int32_t>* out) const {
+  TOKEND_CHECK(0 <= begin && end <= tokens());
+  base::MutexLock lock(&store_->mu);
+  ReadLocked(begin, end, out);
+}
+
+bool BranchState::ReachIsWhole(Node* last) {
+  const int64_t position = (last->index + 1) * page_tokens_;
+  for (size_t g = 0; g < layout_->groups.size(); ++g) {
+    for (const Node* node : store_->tree.Reach(last, position, layout_->groups[g].mask)) {
+      if ((node->whole() >> g & 1) == 0) return false;
+    }
+  }
+  return true;
+}
+
+Node* BranchState::FindResumePoint(int64_t limit) {
+  NodeTree& tree = store_->tree;
+  const int64_t most_nodes = limit / page_tokens_;
+  Node* const base_end = tree.Ancestor(base_.claim.node(), pending_start_ / page_tokens_ - 1);
+  ResumeScan scan(*layout_);
+  Node* best = tree.Ancestor(base_end, -1);
+  // A windowed session is usually whole where its last turn ended; then its
+  // length does not matter.
+  const int64_t usual = std::min({pending_start_, base_.computed, limit}) / page_tokens_;
+  if (!layout_->has_full && usual > 0) {
+    Node* const node = tree.Ancestor(base_end, usual - 1);
+    if (ReachIsWhole(node)) {
+      scan.StartAt(usual);
+      best = node;
+    }
+  }
+  std::vector<Node*> path;
+  for (Node* node = tree.Ancestor(base_end, std::min(base_end->index, most_nodes - 1));
+       node->index >= scan.nodes(); node = node->parent) {
+    path.push_back(node);
+  }
+  for (auto node = path.rbegin(); node != path.rend(); ++node) {
+    scan.Add((*node)->whole());
+    if (scan.CanResume()) best = *node;
+  }
+  std::vector<int32_t> scratch;
+  Node* node = base_end;
+  while (scan.nodes() < most_nodes && !scan.Hopeless()) {
+    const int64_t begin = scan.nodes() * page_tokens_;
+    node = tree.FindChild(node, Tokens(begin, begin + page_tokens_, &scratch));
+    if (node == nullptr) break;
+    scan.Add(node->whole());
+    if (scan.CanResume()) best = node;
+  }
+  return best;
+}
+
+void BranchState::ChooseDonor(int64_t limit) {
+  const int64_t end = std::min(limit, computed_ + page_tokens_);
+  if (end <= computed_) return;
+  const int64_t index = computed_ / page_tokens_;
+  Node* own = base_.claim.node();
+  own = own->index < index ? nullptr : store_->tree.Ancestor(own, index);
+  std::vector<int32_t> scratch;
+  const auto [donor, rows] =
+      store_->tree.FindDonor(current_.node(), own, Tokens(computed_, end, &scratch));
+  if (donor == nullptr) return;
+  donor_ = store_->tree.Take(donor, computed_, Claim::Kind::kStrong);
+  donor_rows_ = rows;
+  computed_ += rows;
+}
+
+void BranchState::MatchPrefix() {
+  base::MutexLock lock(&store_->mu);
+  MatchLocked();
+}
+
+void BranchState::MatchLocked() {
+  TOKEND_CHECK(!matched_);
+  matched_ = true;
+  // The last token is always computed: its logits are wanted.
+  const int64_t limit = std::max<int64_t>(0, tokens() - 1);
+  Node* const resume = FindResumePoint(limit);
+  computed_ = (resume->index + 1) * page_tokens_;
+  current_ = store_->tree.Take(resume, computed_, Claim::Kind::kStrong);
+  ChooseDonor(limit);
+  store_->tree.Change(&base_.claim, Claim::Kind::kTokens);
+  cached_tokens_ = computed_ - HiddenEverywhere(*layout_, computed_);
+  store_->observer->OnPrefixQuery(tokens() - base_.computed,
+                                  std::max<int64_t>(0, computed_ - base_.computed));
+}
+
+BranchStats BranchState::stats() const {
+  const int64_t start = std::min(base_.computed, computed_);
+  return {
+      .cached_tokens = cached_tokens_,
+      .recomputed_tokens = recomputed_tokens_,
+      .evicted_tokens = HiddenEverywhere(*layout_, computed_) - HiddenEverywhere(*layout_, start)};
+}
+
+Node* BranchState::FindOrAdd(Node* parent, absl::Span<const int32_t> tokens) {
+  Node* child = store_->tree.FindChild(parent, tokens);
+  return child != nullptr ? child : store_->tree.AddChild(parent, tokens);
+}
+
+void BranchState::AttachPrepared(Node* node, int64_t computed) {
+  const int64_t rows = std::min<int64_t>(computed - node->index * page_tokens_, page_tokens_);
+  if (!current_ || donor_ || prepared_.empty() || rows < 1) return;
+  if (node->parent != current_.node()) return;
+  store_->tree.Attach(node, &prepared_.front(), static_cast<int>(rows));
+  prepared_.pop_front();
+  store_->branch_pages -= layout_->layers;
+}
+
+Node* BranchState::Seal(int64_t end, int64_t computed) {
+  NodeTree& tree = store_->tree;
+  const int64_t last = (end + page_tokens_ - 1) / page_tokens_ - 1;
+  if (end <= base_.tokens) return tree.Ancestor(base_.claim.node(), last);
+  Node* node = tree.Ancestor(base_.claim.node(), pending_start_ / page_tokens_ - 1);
+  if (current_ && current_.node()->index >= node->index) node = current_.node();
+  if (node->index >= last) return tree.Ancestor(node, last);
+  std::vector<int32_t> scratch;
+  while (node->index < last) {
+    const int64_t begin = (node->index + 1) * page_tokens_;
+    const int64_t size = std::min<int64_t>(page_tokens_, end - begin);
+    const absl::Span<const int32_t> tokens = Tokens(begin, begin + size, &scratch);
+    node = size == page_tokens_ ? FindOrAdd(node, tokens) : tree.AddChild(node, tokens);
+    AttachPrepared(node, computed);
+  }
+  return node;
+}
+
+absl::StatusOr<VersionInfo> BranchState::Commit(WriterState* writer, const CommitRequest& request) {
+  base::MutexLock lock(&store_->mu);
+  TOKEND_CHECK(0 <= request.tokens && request.tokens <= tokens());
+  Session* const session = writer->fork != nullptr ? writer->fork.get() : writer->session.get();
+  if (session->deleted || base_.session != writer->session) return SessionDeleted(session->id);
+  const Version expected = writer->fork != nullptr ? Version::kNone : base_.number;
+  if (session->head() != expected) {
+    store_->observer->OnVersionConflict();
+    return VersionMismatch(static_cast<int64_t>(expected), session->head());
+  }
+  const int64_t computed = std::min(request.tokens, matched_ ? computed_ : base_.computed);
+  Node* const last = Seal(request.tokens, computed);
+  VersionRecord record = {.number = Version{session->next_number++},
+                          .parent = expected,
+                          .tokens = request.tokens,
+                          .computed = computed,
+                          .request_id = request.request_id,
+                          .reason = request.reason,
+                          .conversation = request.conversation};
+  record.claim = store_->tree.Take(last, computed, Claim::Kind::kStrong);
+  if (writer->fork != nullptr) session->forked_from = base_.version_name;
+  store_->AddVersion(session, std::move(record));
+  session->reserved = session->provisional = false;
+  committed_ = true;
+  store_->observer->OnSessionOp(base::SessionOp::kCommit);
+  const VersionRecord& head = session->versions.back();
+  return VersionInfo{.session_id = session->id,
+                     .number = head.number,
+                     .parent = head.parent,
+                     .tokens = head.tokens,
+                     .request_id = head.request_id,
+                     .reason = head.reason,
+                     .create_time = head.create_time};
+}
+
+}  // namespace tokend::kv

@@ -1,0 +1,118 @@
+#ifndef TOKEND_CORE_KV_BRANCH_STATE_H_
+#define TOKEND_CORE_KV_BRANCH_STATE_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/kv/branch.h"
+#include "core/kv/node_tree.h"
+#include "core/kv/store_state.h"
+
+namespace tokend::kv {
+
+// What a branch starts from.
+struct BranchBase {
+  std::string version_name;
+  Version number = Version::kNone;
+  std::shared_ptr<Session> session;  // nullptr: ephemeral
+  int64_t tokens = 0;
+  int64_t computed = 0;  // positions below `tokens` that had KV once
+  Conversation conversation;
+  Claim claim;  // strong, on the node of the last token, or on the root
+};
+
+// Tokens of whole nodes of the base stay in its nodes; all later ones lie in
+// `pending_`. Pages of whole nodes belong to the nodes, those of later positions
+// to the branch (`prepared_`) until their node is whole.
+class BranchState {
+ public:
+  BranchState(StoreState* store, BranchBase base);
+  ~BranchState();
+
+  const BranchBase& base() const { return base_; }
+  int64_t tokens() const { return pending_start_ + static_cast<int64_t>(pending_.size()); }
+  int64_t computed() const { return computed_; }
+  const Layout& layout() const { return *layout_; }
+  absl::Span<const ops::LayerKv> views() const { return views_; }
+  BranchStats stats() const;
+
+  void Append(absl::Span<const int32_t> tokens);
+  void ReadTokens(int64_t begin, int64_t end, std::vector<int32_t>* out) const;
+  void MatchPrefix();
+  absl::Status Prepare(int64_t count);
+  void Advance(int64_t count);
+  int64_t PagesNeeded(int64_t tokens, int64_t chunk_tokens) const;
+
+  // The claim that reaches all that this branch owns in the tree.
+  const Claim& widest_claim() const { return donor_ ? donor_ : current_ ? current_ : base_.claim; }
+  // All claims, for StoreAudit.
+  std::array<const Claim*, 3> claims() const { return {&base_.claim, &current_, &donor_}; }
+  const std::deque<std::vector<PageRef>>& prepared() const { return prepared_; }
+
+  absl::StatusOr<VersionInfo> Commit(WriterState* writer, const CommitRequest& request);
+
+ private:
+  // Makes nodes of the first `end` tokens, to which this branch's KV of them
+  // goes. The node of the last token, or the root.
+  Node* Seal(int64_t end, int64_t computed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void AttachPrepared(Node* node, int64_t computed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void MatchLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void ReadLocked(int64_t begin, int64_t end, std::vector<int32_t>* out) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  // The tokens of positions [begin, end); `scratch` holds them if need be.
+  absl::Span<const int32_t> Tokens(int64_t begin, int64_t end, std::vector<int32_t>* scratch) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  Node* FindOrAdd(Node* parent, absl::Span<const int32_t> tokens)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  // The last node of the longest sequence of whole nodes behind which work can resume.
+  Node* FindResumePoint(int64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  bool ReachIsWhole(Node* last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void ChooseDonor(int64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+
+  void DeriveTables() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  // Takes pages for nodes up to index `last`.
+  absl::Status TakePages(int64_t last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void ReturnPages(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  absl::Status CopyDonorRows();
+  void FinishNode() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void SlideTo(int64_t position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void RefreshViews();
+
+  StoreState* const store_;
+  const int page_tokens_;
+  const Layout* const layout_;
+  BranchBase base_;
+
+  int64_t pending_start_;         // a multiple of page_tokens
+  std::vector<int32_t> pending_;  // tokens of positions from pending_start_ on
+  int64_t computed_ = 0;
+  bool matched_ = false;
+  bool committed_ = false;
+
+  // From MatchPrefix on.
+  Claim current_;  // on the last whole node below computed_
+  Claim donor_;    // on the node whose first rows are to be copied into prepared_[0]
+  int donor_rows_ = 0;
+  // Pages, [layers] each, of the nodes from computed_ / page_tokens on.
+  std::deque<std::vector<PageRef>> prepared_;
+
+  // The page tables of ops::LayerKv, from the first Prepare on.
+  bool derived_ = false;
+  std::vector<std::vector<base::PageId>> tables_;       // [layers]
+  std::array<ReachablePages, kMaxGroups> table_reach_;  // by group: where they start
+  std::vector<ops::LayerKv> views_;                     // [layers]
+
+  int64_t cached_tokens_ = 0;
+  int64_t recomputed_tokens_ = 0;
+};
+
+}  // namespace tokend::kv
+
+#endif  // TOKEND_CORE_KV_BRANCH_STATE_H_

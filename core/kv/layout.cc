@@ -1,0 +1,65 @@
+#include "core/kv/layout.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace tokend::kv {
+
+Layout MakeLayout(const RetentionPolicy& policy, int layers, int page_tokens) {
+  Layout layout = {.policy = policy, .layers = layers, .page_tokens = page_tokens};
+  for (int layer = 0; layer < layers; ++layer) {
+    const ops::AttentionMask mask = policy.Mask(layer);
+    auto group =
+        std::find_if(layout.groups.begin(), layout.groups.end(), [&](const LayerGroup& other) {
+          return other.mask.sink_tokens == mask.sink_tokens &&
+                 other.mask.window_tokens == mask.window_tokens;
+        });
+    if (group == layout.groups.end()) {
+      TOKEND_CHECK(layout.groups.size() < kMaxGroups);
+      group = layout.groups.insert(group, LayerGroup{.mask = mask, .layers = {}});
+    }
+    group->layers.push_back(layer);
+    layout.group_of_layer.push_back(static_cast<int>(group - layout.groups.begin()));
+    if (group->full()) layout.has_full = true;
+  }
+  return layout;
+}
+
+void ResumeScan::StartAt(int64_t index) {
+  nodes_ = index;
+  for (size_t g = 0; g < layout_.groups.size(); ++g) {
+    TOKEND_CHECK(!layout_.groups[g].full());
+    first_[g] = Reachable(layout_.groups[g].mask, index * layout_.page_tokens, layout_.page_tokens)
+                    .first_page;
+  }
+}
+
+void ResumeScan::Add(uint32_t whole) {
+  for (size_t g = 0; g < layout_.groups.size(); ++g) {
+    if ((whole >> g & 1) != 0) continue;
+    const LayerGroup& group = layout_.groups[g];
+    if (group.full()) {
+      hopeless_ = true;
+    } else {
+      first_[g] = nodes_ + 1;
+      if (nodes_ * layout_.page_tokens < group.mask.sink_tokens) sinks_missing_[g] = true;
+    }
+  }
+  ++nodes_;
+}
+
+bool ResumeScan::CanResume() const {
+  if (hopeless_) return false;
+  for (size_t g = 0; g < layout_.groups.size(); ++g) {
+    const LayerGroup& group = layout_.groups[g];
+    if (group.full()) continue;
+    const ReachablePages reach =
+        Reachable(group.mask, nodes_ * layout_.page_tokens, layout_.page_tokens);
+    if (first_[g] > reach.first_page) return false;
+    if (reach.sink_pages > 0 && sinks_missing_[g]) return false;
+  }
+  return true;
+}
+
+}  // namespace tokend::kv

@@ -1,0 +1,63 @@
+// The layers of a model grouped by what they see under a retention policy.
+#ifndef TOKEND_CORE_KV_LAYOUT_H_
+#define TOKEND_CORE_KV_LAYOUT_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/kv/policy.h"
+#include "core/ops/step.h"
+
+namespace tokend::kv {
+
+// Distinct masks that one model can have under one policy.
+inline constexpr int kMaxGroups = 4;
+
+struct LayerGroup {
+  ops::AttentionMask mask;
+  std::vector<int> layers;
+
+  bool full() const { return mask.window_tokens == 0; }
+};
+
+// Fixed for all nodes under one root.
+struct Layout {
+  RetentionPolicy policy;
+  int layers = 0;
+  int page_tokens = 0;
+  std::vector<LayerGroup> groups;   // 1 to kMaxGroups; at most one is full
+  std::vector<int> group_of_layer;  // [layers]
+  bool has_full = false;
+};
+
+Layout MakeLayout(const RetentionPolicy& policy, int layers, int page_tokens);
+
+// Finds out, node by node from position 0 on, up to where a sequence's KV is
+// complete: every row is there that a query at the next position can reach.
+class ResumeScan {
+ public:
+  explicit ResumeScan(const Layout& layout) : layout_(layout) {}
+
+  // Starts behind node `index` - 1 without having seen the nodes before: of each
+  // group all that a query at its end can reach is there.
+  void StartAt(int64_t index);
+  // The next node; bit g of `whole`: all its rows are there in group g.
+  void Add(uint32_t whole);
+  // Whether work can resume at the end of the last node.
+  bool CanResume() const;
+  // Whether no later node can change a no to a yes.
+  bool Hopeless() const { return hopeless_; }
+  int64_t nodes() const { return nodes_; }
+
+ private:
+  const Layout& layout_;
+  int64_t nodes_ = 0;
+  bool hopeless_ = false;                            // a full group misses a node
+  std::array<bool, kMaxGroups> sinks_missing_ = {};  // windowed
+  std::array<int64_t, kMaxGroups> first_ = {};       // windowed: start of the last whole run
+};
+
+}  // namespace tokend::kv
+
+#endif  // TOKEND_CORE_KV_LAYOUT_H_

@@ -1,0 +1,207 @@
+#ifndef TOKEND_CORE_KV_NODE_TREE_H_
+#define TOKEND_CORE_KV_NODE_TREE_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/types/span.h"
+#include "core/base/check.h"
+#include "core/kv/node.h"
+#include "core/kv/page_pool.h"
+
+namespace tokend::kv {
+
+// What someone wants of the nodes up to `node`: their tokens, and, weakly (an
+// older version) or strongly (a head, a branch), the KV that a query at
+// `position` or later can reach up to `node`. Given back to its tree before it
+// dies.
+class Claim {
+ public:
+  enum class Kind : uint8_t { kTokens, kWeak, kStrong };
+
+  Claim() = default;
+  Claim(Claim&& other) noexcept
+      : node_(std::exchange(other.node_, nullptr)),
+        position_(other.position_),
+        kind_(other.kind_) {}
+  Claim& operator=(Claim&& other) noexcept {
+    TOKEND_CHECK(node_ == nullptr);
+    node_ = std::exchange(other.node_, nullptr);
+    position_ = other.position_;
+    kind_ = other.kind_;
+    return *this;
+  }
+  ~Claim() { TOKEND_CHECK(node_ == nullptr); }
+
+  explicit operator bool() const { return node_ != nullptr; }
+  Node* node() const { return node_; }
+  int64_t position() const { return position_; }
+  Kind kind() const { return kind_; }
+
+ private:
+  friend class NodeTree;
+  Claim(Node* node, int64_t position, Kind kind) : node_(node), position_(position), kind_(kind) {}
+
+  Node* node_ = nullptr;
+  int64_t position_ = 0;
+  Kind kind_ = Kind::kTokens;
+};
+
+// All nodes, the prefix index and the pages' owners. Not thread-safe: the
+// store's mutex guards it. The functions marked [engine] take or free pages, or
+// free nodes, and belong to the engine thread; the others may be called from any.
+class NodeTree {
+ public:
+  // `pool` outlives the tree. `digest_bits`: see StoreOptions.
+  NodeTree(PagePool* pool, int layers, int page_tokens, int digest_bits);
+  ~NodeTree();
+  NodeTree(const NodeTree&) = delete;
+  NodeTree& operator=(const NodeTree&) = delete;
+
+  int page_tokens() const { return page_tokens_; }
+  int64_t node_count() const { return node_count_; }  // without roots
+
+  // --- Tokens. ---
+
+  // The root of `key`, made if it is not there. It stays while it is claimed or
+  // has children.
+  Node* Root(const std::string& key, uint64_t digest, const RetentionPolicy& policy);
+  // `index` in [-1, node->index]. O(log n).
+  Node* Ancestor(Node* node, int64_t index) const;
+  // Appends the tokens of positions [begin, end), all at or before `node`.
+  void ReadTokens(Node* node, int64_t begin, int64_t end, std::vector<int32_t>* out) const;
+  // The full child with these tokens, or nullptr.
+  Node* FindChild(Node* parent, absl::Span<const int32_t> tokens) const;
+  // Makes a child, full or cut short; a full one must not be there yet. Claim it
+  // before the next Drain.
+  Node* AddChild(Node* parent, absl::Span<const int32_t> tokens);
+  // Of the nodes `own` (may be nullptr) and some children of `parent`, the one
+  // with the most KV rows for these tokens. {nullptr, 0} if none has one.
+  std::pair<Node*, int> FindDonor(Node* parent, Node* own, absl::Span<const int32_t> tokens) const;
+
+  // Nodes whose pages in a group with this mask a claim reaches, oldest first.
+  std::vector<Node*> Reach(Node* node, int64_t position, const ops::AttentionMask& mask) const;
+
+  // --- Claims. ---
+
+  Claim Take(Node* node, int64_t position, Claim::Kind kind);
+  void Change(Claim* claim, Claim::Kind kind);
+  // Moves a strong claim on to a child of its node. [engine]
+  void Extend(Claim* claim, Node* child);
+  // Moves a strong claim's position forward; windowed pages that it leaves and
+  // that none else claims are free. Their number. [engine]
+  int64_t Slide(Claim* claim, int64_t position);
+  // [engine]
+  void Drop(Claim claim);
+
+  // Passes changes of full-group ownership on to ancestors; called by whatever
+  // depends on it.
+  void Settle();
+  // Frees up to `budget` nodes that Drop left without claims; false: none is
+  // left. [engine]
+  bool Drain(int64_t budget);
+
+  // --- Pages. ---
+
+  // Gives the node the pages, [layers], of which it keeps those that it lacks or
+  // that have more rows; the rest is freed. [engine]
+  void Attach(Node* node, std::vector<PageRef>* pages, int rows);
+  // Pages without an owner.
+  int64_t loose_pages() const { return loose_pages_; }
+  // Frees pages without an owner until `free` are free: those that no version
+  // keeps first, and each time the least recently owned. False: there were not
+  // enough. [engine]
+  bool Evict(int64_t free);
+
+  // Owned pages of each kind among those that the claims reach; pinned claims
+  // come first. `pages` has no node for those that branches still fill.
+  struct Owned {
+    int64_t once = 0;
+    int64_t shared = 0;
+    int64_t pinned = 0;
+  };
+  Owned Count(absl::Span<const Claim* const> pinned, absl::Span<const Claim* const> others);
+  // Positions below `end` whose KV is there, of those that the claim reaches.
+  int64_t ResidentRows(const Claim& claim, int64_t end) const;
+
+ private:
+  friend class StoreAudit;
+
+  struct RootRecord {
+    std::string key;
+    Layout layout;
+    Node node;
+  };
+  struct ChildKey {
+    const Node* parent;
+    absl::Span<const int32_t> tokens;
+    uint64_t digest;
+  };
+  struct ChildHash {
+    using is_transparent = void;
+    size_t operator()(const Node* node) const { return node->digest; }
+    size_t operator()(const ChildKey& key) const { return key.digest; }
+  };
+  struct ChildEqual {
+    using is_transparent = void;
+    bool operator()(const Node* a, const Node* b) const { return a == b; }
+    bool operator()(const ChildKey& key, const Node* node) const {
+      return node->parent == key.parent && absl::MakeConstSpan(node->tokens) == key.tokens;
+    }
+    bool operator()(const Node* node, const ChildKey& key) const { return (*this)(key, node); }
+  };
+
+  uint64_t Digest(const Node* parent, absl::Span<const int32_t> tokens) const;
+  void AddRef(Node* node);
+  void DropRef(Node* node);
+  // Deletes the node if nothing needs it any more, then its parent, and so on.
+  void DeleteIfUnused(Node* node);
+
+  // Calls fn(node), newest first, for each node whose pages in a group with this
+  // mask a claim reaches.
+  template <typename Fn>
+  void ForReach(Node* node, int64_t position, const ops::AttentionMask& mask, Fn fn) const;
+  void Hold(const Claim& claim, int delta);
+  void AddChain(Node* node, int delta);
+  bool IsOwned(const Node* node, int group) const;
+  void FreePages(Node* node, uint32_t groups);
+  // Brings the node's place among the loose nodes up to date.
+  void Update(Node* node);
+  void Unlink(Node* node);
+  void Visit(const Claim& claim, bool pinned, Owned* owned);
+  void Mark(Node* node, int group, bool pinned, bool* stop, Owned* owned);
+
+  PagePool* const pool_;
+  const int layers_;
+  const int page_tokens_;
+  const uint64_t digest_mask_;
+  std::map<std::string, std::unique_ptr<RootRecord>> roots_;
+  absl::flat_hash_set<Node*, ChildHash, ChildEqual> index_;
+  int64_t node_count_ = 0;
+
+  // Additions go first: an owner that moves within a chain must not let go of
+  // what both places share.
+  std::vector<Node*> chain_additions_;
+  std::vector<Node*> chain_removals_;
+  std::vector<Node*> dropped_;  // each lost a ref
+
+  struct LooseList {
+    Node* oldest = nullptr;
+    Node* newest = nullptr;
+  };
+  LooseList& ListOf(Node::Loose loose) { return loose == Node::Loose::kCached ? cached_ : kept_; }
+  LooseList cached_;  // no version keeps the tokens
+  LooseList kept_;
+  int64_t loose_pages_ = 0;
+  uint64_t mark_epoch_ = 0;
+};
+
+}  // namespace tokend::kv
+
+#endif  // TOKEND_CORE_KV_NODE_TREE_H_

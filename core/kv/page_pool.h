@@ -1,0 +1,92 @@
+#ifndef TOKEND_CORE_KV_PAGE_POOL_H_
+#define TOKEND_CORE_KV_PAGE_POOL_H_
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "core/base/page_id.h"
+
+namespace tokend::kv {
+
+class PagePool;
+
+// Owns one page: the node's or the branch's that holds it. Who may read the page
+// is counted there. Destroying it frees the page.
+class PageRef {
+ public:
+  PageRef() = default;
+  PageRef(PageRef&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)),
+        id_(std::exchange(other.id_, base::PageId::kNone)) {}
+  PageRef& operator=(PageRef&& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  ~PageRef() { Reset(); }
+
+  base::PageId id() const { return id_; }
+  explicit operator bool() const { return pool_ != nullptr; }
+  void Reset();
+
+ private:
+  friend class PagePool;
+  PageRef(PagePool* pool, base::PageId id) : pool_(pool), id_(id) {}
+
+  PagePool* pool_ = nullptr;
+  base::PageId id_ = base::PageId::kNone;
+};
+
+// Pages are handed out layer by layer in extents of neighbours, since a sequence
+// reads a layer's pages in a row. Not thread-safe: the store's mutex guards it,
+// and the engine thread alone takes and frees pages.
+class PagePool {
+ public:
+  static constexpr int kExtentPages = 16;
+
+  // `on_freed` (may be empty) is called for each page that becomes free.
+  PagePool(int layers, int64_t pages, std::function<void(base::PageId)> on_freed);
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+  // All pages are free by now.
+  ~PagePool();
+
+  int64_t total() const { return total_; }
+  int64_t free() const { return free_; }
+
+  // The page behind `previous` if it is free; else the first of an untouched
+  // extent, else a page among others of this layer, else any. Empty: none is free.
+  PageRef Take(int layer, base::PageId previous);
+
+ private:
+  friend class PageRef;
+
+  struct Extent {
+    uint32_t free = 0;  // bit i: page i of the extent is free
+    uint32_t all = 0;   // bit i: there is a page i
+    int32_t layer = 0;  // of its first page
+    int32_t list = kUnlisted;
+    int32_t previous = -1;
+    int32_t next = -1;
+  };
+  // Lists of extents that have a free page: the untouched, then by layer.
+  static constexpr int32_t kUnlisted = -1;
+  static constexpr int32_t kUntouched = 0;
+
+  void Free(base::PageId page);
+  PageRef TakeFrom(int32_t extent, int bit, int layer);
+  // Puts the extent into the list that it belongs to now.
+  void Relist(int32_t extent);
+
+  const int64_t total_;
+  const std::function<void(base::PageId)> on_freed_;
+  int64_t free_ = 0;
+  std::vector<Extent> extents_;
+  std::vector<int32_t> lists_;  // [1 + layers] first extent, or -1
+};
+
+}  // namespace tokend::kv
+
+#endif  // TOKEND_CORE_KV_PAGE_POOL_H_

@@ -1,0 +1,245 @@
+#include "core/kv/store_state.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/check.h"
+#include "core/kv/branch_state.h"
+#include "core/kv/errors.h"
+
+namespace tokend::kv {
+namespace {
+
+// Nodes that are let go of before another thread gets its turn.
+constexpr int64_t kDrainPiece = 4096;
+
+}  // namespace
+
+StoreState::StoreState(const StoreOptions& store_options, ops::Backend* store_backend,
+                       base::Clock* store_clock, base::Observer* store_observer)
+    : options(store_options),
+      backend(store_backend),
+      clock(store_clock),
+      observer(store_observer),
+      namer(store_options),
+      pool(store_options.layers, store_options.pages, store_options.on_page_freed),
+      tree(&pool, store_options.layers, store_options.page_tokens, store_options.digest_bits) {}
+
+StoreState::~StoreState() {
+  base::MutexLock lock(&mu);
+  TOKEND_CHECK(branches.empty());
+  while (!sessions.empty()) {
+    const std::shared_ptr<Session> session = sessions.begin()->second;
+    RemoveSession(session.get());
+  }
+  DrainLocked();
+}
+
+std::shared_ptr<Session> StoreState::Find(absl::string_view principal, absl::string_view id) {
+  const auto found = sessions.find({std::string(principal), std::string(id)});
+  if (found == sessions.end() || found->second->reserved) return nullptr;
+  return found->second;
+}
+
+absl::StatusOr<std::shared_ptr<Session>> StoreState::AddSession(absl::string_view principal,
+                                                                absl::string_view id,
+                                                                const SessionSpec& spec) {
+  const SessionKey key = {std::string(principal), id.empty() ? RandomId(8) : std::string(id)};
+  if (sessions.count(key) > 0) return SessionExists(id);
+  if (static_cast<int>(sessions.size()) >= options.max_sessions) {
+    return SessionLimit(options.max_sessions);
+  }
+  auto session = std::make_shared<Session>();
+  session->principal = key.first;
+  session->id = key.second;
+  session->uid = RandomId(16);
+  session->spec = spec;
+  if (!spec.idle_ttl) session->spec.idle_ttl = options.default_idle_ttl;
+  session->create_time = session->update_time = clock->Now();
+  session->last_use = clock->Monotonic();
+  if (session->spec.idle_ttl) {
+    next_expiry_ = std::min(next_expiry_, session->last_use + *session->spec.idle_ttl);
+  }
+  sessions[key] = session;
+  return session;
+}
+
+void StoreState::RemoveSession(Session* session) {
+  session->deleted = true;
+  for (VersionRecord& version : session->versions) dead.push_back(std::move(version.claim));
+  session->versions.clear();
+  sessions.erase({session->principal, session->id});
+}
+
+void StoreState::AddVersion(Session* session, VersionRecord record) {
+  if (!session->versions.empty()) {
+    tree.Change(&session->versions.back().claim, Claim::Kind::kWeak);
+  }
+  record.create_time = clock->Now();
+  session->versions.push_back(std::move(record));
+  while (static_cast<int>(session->versions.size()) > options.max_versions) {
+    dead.push_back(std::move(session->versions.front().claim));
+    session->versions.pop_front();
+  }
+  session->update_time = session->versions.back().create_time;
+  session->last_use = clock->Monotonic();
+}
+
+absl::StatusOr<const VersionRecord*> StoreState::FindVersion(const Session& session,
+                                                             std::optional<int64_t> version) const {
+  if (!version) return session.versions.empty() ? nullptr : &session.versions.back();
+  for (const VersionRecord& record : session.versions) {
+    if (static_cast<int64_t>(record.number) == *version) return &record;
+  }
+  if (session.versions.empty() || *version > static_cast<int64_t>(session.head()) || *version < 1) {
+    return VersionNotFound(session.id, *version);
+  }
+  return VersionNotRetained(session.id, *version, session.versions.front().number);
+}
+
+SessionInfo StoreState::Info(const Session& session) const {
+  SessionInfo info = {.id = session.id,
+                      .uid = session.uid,
+                      .spec = session.spec,
+                      .head = session.head(),
+                      .tokens = session.tokens(),
+                      .active_turns = static_cast<int32_t>(session.line.size()),
+                      .forked_from = session.forked_from,
+                      .create_time = session.create_time,
+                      .update_time = session.update_time};
+  if (!session.versions.empty()) {
+    info.resident_tokens = tree.ResidentRows(session.versions.back().claim, info.tokens);
+  }
+  return info;
+}
+
+Node* StoreState::Root(absl::string_view principal, const RetentionPolicy& policy) {
+  const std::string key = namer.Key(principal, policy);
+  return tree.Root(key, RootNamer::Digest(key), policy);
+}
+
+Claim StoreState::TakeCut(const VersionRecord& version, int64_t end) {
+  const int64_t index = (end + options.page_tokens - 1) / options.page_tokens - 1;
+  Node* node = tree.Ancestor(version.claim.node(), index);
+  return tree.Take(node, std::min(version.computed, end), Claim::Kind::kStrong);
+}
+
+void StoreState::Drain() {
+  bool more = true;
+  while (more) {
+    base::MutexLock lock(&mu);
+    for (Claim& claim : dead) tree.Drop(std::move(claim));
+    dead.clear();
+    more = tree.Drain(kDrainPiece);
+  }
+}
+
+void StoreState::DrainLocked() {
+  for (Claim& claim : dead) tree.Drop(std::move(claim));
+  dead.clear();
+  while (tree.Drain(kDrainPiece)) {
+  }
+}
+
+void StoreState::DeleteIdle() {
+  base::MutexLock lock(&mu);
+  const absl::Duration now = clock->Monotonic();
+  if (now < next_expiry_) return;
+  next_expiry_ = absl::InfiniteDuration();
+  std::vector<std::shared_ptr<Session>> expired;
+  for (const auto& [key, session] : sessions) {
+    if (!session->spec.idle_ttl || session->reserved) continue;
+    const absl::Duration expiry =
+        (session->line.empty() ? session->last_use : now) + *session->spec.idle_ttl;
+    if (expiry <= now) {
+      expired.push_back(session);
+    } else {
+      next_expiry_ = std::min(next_expiry_, expiry);
+    }
+  }
+  for (const std::shared_ptr<Session>& session : expired) RemoveSession(session.get());
+}
+
+int64_t StoreState::CountBusyPages() {
+  std::vector<const Claim*> claims;
+  for (const auto& [key, session] : sessions) {
+    const bool busy = !session->line.empty() || session->spec.pinned;
+    if (busy && !session->versions.empty()) claims.push_back(&session->versions.back().claim);
+  }
+  for (const BranchState* branch : branches) claims.push_back(&branch->widest_claim());
+  const NodeTree::Owned owned = tree.Count({}, claims);
+  return owned.once + owned.shared + branch_pages;
+}
+
+int64_t StoreState::Obtainable() {
+  DrainLocked();
+  return pool.total() - CountBusyPages();
+}
+
+bool StoreState::RetireIdle() {
+  Session* oldest = nullptr;
+  for (const auto& [key, session] : sessions) {
+    if (!session->line.empty() || session->spec.pinned || session->versions.empty()) continue;
+    if (session->versions.back().claim.kind() != Claim::Kind::kStrong) continue;
+    if (oldest == nullptr || session->last_use < oldest->last_use) oldest = session.get();
+  }
+  if (oldest == nullptr) return false;
+  tree.Change(&oldest->versions.back().claim, Claim::Kind::kWeak);
+  return true;
+}
+
+absl::Status StoreState::MakeRoom(int64_t pages) {
+  if (pages <= pool.free()) return absl::OkStatus();
+  DrainLocked();
+  if (pages > pool.free() + tree.loose_pages() && pages > Obtainable()) {
+    return PoolFull(pages, pool.total());
+  }
+  int64_t before = pool.free();
+  bool enough = tree.Evict(pages);
+  observer->OnEvictedPages(base::EvictionCause::kPressure, pool.free() - before);
+  before = pool.free();
+  while (!enough && RetireIdle()) enough = tree.Evict(pages);
+  if (pool.free() > before) {
+    observer->OnEvictedPages(base::EvictionCause::kIdle, pool.free() - before);
+  }
+  TOKEND_CHECK(enough);
+  return absl::OkStatus();
+}
+
+PageCounts StoreState::CountPages() {
+  tree.Settle();
+  std::vector<const Claim*> pinned, others;
+  for (const auto& [key, session] : sessions) {
+    if (session->versions.empty()) continue;
+    (session->spec.pinned ? pinned : others).push_back(&session->versions.back().claim);
+  }
+  for (const BranchState* branch : branches) others.push_back(&branch->widest_claim());
+  const NodeTree::Owned owned = tree.Count(pinned, others);
+  PageCounts counts = {.total = pool.total(),
+                       .free = pool.free(),
+                       .cached = tree.loose_pages(),
+                       .shared = owned.shared,
+                       .pinned = owned.pinned};
+  // Owned once, filled by a branch, or of a claim that is about to go.
+  counts.private_pages = counts.total - counts.free - counts.cached - counts.shared - counts.pinned;
+  return counts;
+}
+
+Conversation CutConversation(const Conversation& conversation, int64_t end) {
+  if (conversation == nullptr || conversation->empty() || conversation->back().end <= end) {
+    return conversation;
+  }
+  auto left = std::make_shared<std::vector<ChatMessage>>();
+  for (const ChatMessage& message : *conversation) {
+    if (message.begin >= end) break;
+    left->push_back(message);
+  }
+  if (!left->empty() && left->back().end > end) {
+    left->back().end = end;
+    left->back().closed = true;
+    left->back().cut = true;
+  }
+  return left;
+}
+
+}  // namespace tokend::kv

@@ -1,0 +1,146 @@
+// Inside of SessionStore, Branch and Writer.
+#ifndef TOKEND_CORE_KV_STORE_STATE_H_
+#define TOKEND_CORE_KV_STORE_STATE_H_
+
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/mutex.h"
+#include "core/kv/node_tree.h"
+#include "core/kv/page_pool.h"
+#include "core/kv/root_key.h"
+#include "core/kv/session_store.h"
+#include "core/kv/types.h"
+
+namespace tokend::kv {
+
+class BranchState;
+
+// An immutable snapshot of a session, and its claim: strong for a head whose KV
+// is kept, weak for the others.
+struct VersionRecord {
+  Version number = Version::kNone;
+  Version parent = Version::kNone;
+  int64_t tokens = 0;
+  int64_t computed = 0;  // positions that had KV at commit
+  std::string request_id;
+  FinishReason reason = FinishReason::kUnspecified;
+  absl::Time create_time;
+  Conversation conversation;
+  Claim claim;  // on the node that holds token `tokens` - 1, or on the root
+};
+
+// Guarded by StoreState::mu.
+struct Session {
+  std::string principal;
+  std::string id;
+  std::string uid;
+  SessionSpec spec;
+  std::string forked_from;
+  absl::Time create_time;
+  absl::Time update_time;
+  absl::Duration last_use;  // monotonic
+
+  std::deque<VersionRecord> versions;  // oldest first; the head is the last
+  int64_t next_number = 1;
+
+  // Writers in order of arrival; the first may run.
+  std::list<WriterState*> line;
+  bool deleted = false;
+  // Reserved by a kFork writer: no one sees it before its first version.
+  bool reserved = false;
+  // Made by allow_missing: gone with its last writer unless a version came.
+  bool provisional = false;
+
+  Version head() const { return versions.empty() ? Version::kNone : versions.back().number; }
+  int64_t tokens() const { return versions.empty() ? 0 : versions.back().tokens; }
+};
+
+class WriterState {
+ public:
+  WriteIntent intent;
+  std::shared_ptr<Session> session;
+  std::shared_ptr<Session> fork;  // kFork: where the turn commits
+  std::string fork_id;
+  bool started = false;  // Checkout succeeded
+};
+
+class StoreState {
+ public:
+  StoreState(const StoreOptions& store_options, ops::Backend* store_backend,
+             base::Clock* store_clock, base::Observer* store_observer);
+  ~StoreState();
+
+  const StoreOptions options;
+  ops::Backend* const backend;
+  base::Clock* const clock;
+  base::Observer* const observer;
+  const RootNamer namer;
+
+  // Held for a short time only: never over a call to the backend.
+  mutable base::Mutex mu;
+
+  using SessionKey = std::pair<std::string, std::string>;  // principal, id
+  std::map<SessionKey, std::shared_ptr<Session>> sessions ABSL_GUARDED_BY(mu);
+  std::vector<BranchState*> branches ABSL_GUARDED_BY(mu);
+  PagePool pool ABSL_GUARDED_BY(mu);
+  NodeTree tree ABSL_GUARDED_BY(mu);
+  // Pages that branches hold beside the tree's.
+  int64_t branch_pages ABSL_GUARDED_BY(mu) = 0;
+  // Claims given up on any thread; the engine's lets go of them.
+  std::vector<Claim> dead ABSL_GUARDED_BY(mu);
+
+  // nullptr: none that this principal may see.
+  std::shared_ptr<Session> Find(absl::string_view principal, absl::string_view id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Makes a session without versions. An empty id: picks one.
+  absl::StatusOr<std::shared_ptr<Session>> AddSession(absl::string_view principal,
+                                                      absl::string_view id, const SessionSpec& spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void RemoveSession(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Makes `record` the head; older versions hold weakly or go.
+  void AddVersion(Session* session, VersionRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // The head if `version` is absent; nullptr: the session has none yet.
+  absl::StatusOr<const VersionRecord*> FindVersion(const Session& session,
+                                                   std::optional<int64_t> version) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  SessionInfo Info(const Session& session) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  Node* Root(absl::string_view principal, const RetentionPolicy& policy)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // A strong claim on the first `end` tokens of a version and on their KV.
+  Claim TakeCut(const VersionRecord& version, int64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
+  // --- Engine thread. ---
+
+  // Lets go of all dead claims and frees what nothing needs, a piece at a time.
+  void Drain();
+  // Deletes sessions that have been idle for too long.
+  void DeleteIdle();
+  void DrainLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Makes `pages` pages free, or KV_POOL_FULL and nothing changes.
+  absl::Status MakeRoom(int64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  int64_t Obtainable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
+  PageCounts CountPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
+ private:
+  int64_t CountBusyPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Gives up the KV of the idle session that was used longest ago. False: none.
+  bool RetireIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
+  // No session is idle for too long before (monotonic).
+  absl::Duration next_expiry_ ABSL_GUARDED_BY(mu) = absl::InfiniteDuration();
+};
+
+// What is left of a conversation whose tokens end at `end`.
+Conversation CutConversation(const Conversation& conversation, int64_t end);
+
+}  // namespace tokend::kv
+
+#endif  // TOKEND_CORE_KV_STORE_STATE_H_

@@ -1,0 +1,146 @@
+#include "tests/core/kv/kv_harness.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/base/status_macros.h"
+
+namespace tokend::kv {
+
+Tokens SomeTokens(int count, int seed) {
+  Tokens tokens;
+  uint32_t state = static_cast<uint32_t>(seed) * 2654435761u;
+  for (int i = 0; i < count; ++i) {
+    state = state * 1664525u + 1013904223u;
+    tokens.push_back(static_cast<int32_t>((state >> 16) % kVocabulary));
+  }
+  return tokens;
+}
+
+Tokens Concat(const Tokens& a, const Tokens& b) {
+  Tokens both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  return both;
+}
+
+StoreOptions SmallOptions() {
+  return {.layers = 3,
+          .page_tokens = 4,
+          .pages = 300,
+          .context_tokens = 10000,
+          .model_fingerprint = "fake"};
+}
+
+KvHarness::KvHarness(StoreOptions options)
+    : options_(std::move(options)),
+      backend_({.layers = options_.layers,
+                .page_tokens = options_.page_tokens,
+                .vocabulary_size = kVocabulary}) {
+  EXPECT_TRUE(backend_.AllocateArena(options_.pages).ok());
+  options_.on_page_freed = [this](base::PageId page) { backend_.Poison(page); };
+  auto store = SessionStore::Create(options_, &backend_, &clock_, base::NullObserver());
+  EXPECT_TRUE(store.ok()) << store.status();
+  store_ = *std::move(store);
+}
+
+namespace {
+
+std::vector<ops::AttentionMask> Masks(const RetentionPolicy& policy, int layers) {
+  std::vector<ops::AttentionMask> masks;
+  for (int layer = 0; layer < layers; ++layer) masks.push_back(policy.Mask(layer));
+  return masks;
+}
+
+}  // namespace
+
+absl::Status KvHarness::Compute(Branch* branch, int chunk, int64_t end) {
+  if (end == 0) end = branch->tokens();
+  Tokens all;
+  branch->ReadTokens(0, end, &all);
+  testing::FakeReference reference(kVocabulary, Masks(branch->retention(), options_.layers));
+  reference.Append(all);
+  while (branch->computed() < end) {
+    const int64_t at = branch->computed();
+    const int64_t count = std::min<int64_t>(chunk, end - at);
+    TOKEND_RETURN_IF_ERROR(branch->Prepare(count));
+    Tokens tokens;
+    branch->ReadTokens(at, at + count, &tokens);
+    const ops::StepSequence sequence = {
+        .rows = static_cast<int32_t>(count), .position = at, .layers = branch->layers()};
+    const auto last = static_cast<int32_t>(count - 1);
+    TOKEND_ASSIGN_OR_RETURN(const ops::StepOutput output,
+                            backend_.Forward({.tokens = tokens,
+                                              .sequences = absl::MakeConstSpan(&sequence, 1),
+                                              .logit_rows = absl::MakeConstSpan(&last, 1)}));
+    if (absl::MakeConstSpan(reference.Logits(at + count - 1)) != output.logits) {
+      return absl::InternalError("logits differ from the reference");
+    }
+    branch->Advance(count);
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<Writer> KvHarness::Admit(absl::string_view session,
+                                         WriteIntent::OnConflict on_conflict,
+                                         std::optional<int64_t> expected_version) {
+  auto writer = store_->Admit({.principal = "p",
+                               .session_id = std::string(session),
+                               .expected_version = expected_version,
+                               .on_conflict = on_conflict});
+  EXPECT_TRUE(writer.ok()) << writer.status();
+  return writer.ok() ? *std::move(writer) : nullptr;
+}
+
+absl::Status KvHarness::Create(absl::string_view id, const RetentionPolicy& retention,
+                               absl::string_view principal) {
+  return store_->CreateSession(principal, id, {.retention = retention}).status();
+}
+
+absl::StatusOr<VersionInfo> KvHarness::Turn(absl::string_view session, const Tokens& input,
+                                            int chunk, std::optional<int64_t> keep,
+                                            std::optional<int64_t> from_position) {
+  TOKEND_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
+                          store_->Admit({.principal = "p", .session_id = std::string(session)}));
+  TOKEND_ASSIGN_OR_RETURN(std::unique_ptr<Branch> branch,
+                          store_->Checkout(writer.get(), from_position));
+  branch->Append(input);
+  branch->MatchPrefix();
+  TOKEND_RETURN_IF_ERROR(Compute(branch.get(), chunk));
+  last_stats_ = branch->stats();
+  const int64_t tokens = keep.value_or(branch->tokens());
+  return store_->Commit(writer.get(), std::move(branch), {.tokens = tokens});
+}
+
+Tokens KvHarness::Read(absl::string_view id, std::optional<int64_t> version) {
+  auto slice = store_->ReadTokens("p", id, version, std::nullopt, 1 << 30);
+  EXPECT_TRUE(slice.ok()) << slice.status();
+  return slice.ok() ? slice->tokens : Tokens();
+}
+
+void KvHarness::Audit() {
+  EXPECT_THAT(audit().Check(), ::testing::IsEmpty());
+  EXPECT_THAT(backend_.problems(), ::testing::IsEmpty());
+  // Pages of one sequence come together, so that each reference is made once.
+  std::map<std::pair<std::string, Tokens>, testing::FakeReference> references;
+  int wrong = 0;
+  for (const StoreAudit::ResidentPage& page : audit().ResidentPages()) {
+    const std::string policy = std::to_string(static_cast<int>(page.policy.kind)) + "," +
+                               std::to_string(page.policy.sink_tokens) + "," +
+                               std::to_string(page.policy.window_tokens) + "," +
+                               std::to_string(page.policy.full_layers);
+    const auto [at, added] = references.try_emplace({policy, page.tokens}, kVocabulary,
+                                                    Masks(page.policy, options_.layers));
+    if (added) at->second.Append(page.tokens);
+    for (int row = 0; row < page.rows; ++row) {
+      const uint64_t want = at->second.Kv(page.layer, page.first_position + row);
+      if (backend_.RowValue(page.page, row) != want) ++wrong;
+    }
+  }
+  EXPECT_EQ(wrong, 0) << "rows of resident pages differ from the reference";
+}
+
+}  // namespace tokend::kv

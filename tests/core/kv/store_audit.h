@@ -1,0 +1,64 @@
+#ifndef TOKEND_TESTS_CORE_KV_STORE_AUDIT_H_
+#define TOKEND_TESTS_CORE_KV_STORE_AUDIT_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/kv/session_store.h"
+#include "core/kv/store_state.h"
+
+namespace tokend::kv {
+
+// Looks inside a store and recounts everything from its roots, naively. Engine
+// thread.
+class StoreAudit {
+ public:
+  explicit StoreAudit(SessionStore* store) : state_(store->state_.get()) {}
+
+  // What is broken; empty: nothing.
+  std::vector<std::string> Check();
+
+  // A page whose KV the store would reuse.
+  struct ResidentPage {
+    RetentionPolicy policy;
+    std::vector<int32_t> tokens;  // from position 0 to the end of the page's node
+    int64_t first_position = 0;
+    int layer = 0;
+    base::PageId page = base::PageId::kNone;
+    int rows = 0;
+  };
+  std::vector<ResidentPage> ResidentPages();
+
+  int64_t nodes();
+  // Most pages of one layer that one claim of the session's head owns.
+  int64_t HeadPages(absl::string_view principal, absl::string_view id, int layer);
+
+ private:
+  struct Owner {
+    std::vector<const Claim*> claims;
+    std::vector<base::PageId> pages;  // beside the tree
+    bool pinned = false;
+    bool busy = false;
+  };
+
+  void Broken(std::string what);
+  std::vector<Node*> AllNodes();  // roots included, parents first
+  std::vector<Owner> Owners();
+  std::vector<const Claim*> AllClaims();
+  bool Reaches(const Claim& claim, const Node* node, const LayerGroup& group) const;
+  void CheckCounts(const std::vector<Node*>& nodes);
+  void CheckNode(const Node* node);
+  void CheckPages(const std::vector<Node*>& nodes);
+  void CheckIndex(const std::vector<Node*>& nodes);
+  void CheckSessions();
+
+  StoreState* const state_;
+  std::vector<std::string> broken_;
+};
+
+}  // namespace tokend::kv
+
+#endif  // TOKEND_TESTS_CORE_KV_STORE_AUDIT_H_
