@@ -2,7 +2,7 @@
 
     python make_goldens.py MODEL.gguf OUTPUT_DIR
 
-Needs torch, transformers 5, accelerate, gguf, tokenizers, jinja2 (no GPU). The model is loaded by
+Needs the packages of requirements.txt (no GPU) and takes about three minutes. The model is loaded by
 `from_pretrained(dir, gguf_file=...)`, which de-quantises the file's weights to float32. Its weights
 and logits are compared with a reading of the file of our own in double precision (double_llama.py);
 the largest distance, as a share of the logits' standard deviation, is written as `float32_error`:
