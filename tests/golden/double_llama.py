@@ -35,7 +35,7 @@ class DoubleLlama:
         return x @ self.tensors[name + ".weight"].T
 
     def rope(self, x):
-        """x [tokens, heads, head size]: pairs (2i, 2i + 1) turn by position * base^(-2i / rotated)."""
+        """x [tokens, heads, head size]: pair (2i, 2i + 1) turns by position * base^(-2i / rotated)."""
         pair = torch.arange(0, self.rotated, 2, dtype=torch.float64)
         frequency = self.base ** (-pair / self.rotated)
         angle = torch.arange(x.shape[0], dtype=torch.float64)[:, None] * frequency

@@ -21,7 +21,7 @@ def pre_tokenizer(name: str) -> pre_tokenizers.PreTokenizer:
 
 
 def build(reader: gguf.GGUFReader, parse_special: bool) -> Tokenizer:
-    """A tokenizer that turns special tokens in a text into their ids, or takes them as plain text."""
+    """With parse_special, special tokens in a text become their ids; else they are plain text."""
     tokens = reader.fields["tokenizer.ggml.tokens"].contents()
     types = reader.fields["tokenizer.ggml.token_type"].contents()
     merges = reader.fields["tokenizer.ggml.merges"].contents()
@@ -32,7 +32,9 @@ def build(reader: gguf.GGUFReader, parse_special: bool) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     if parse_special:
         special = [token for token, kind in zip(tokens, types) if kind == CONTROL]
-        tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
+        tokenizer.add_special_tokens(
+            [AddedToken(token, special=True, normalized=False) for token in special]
+        )
     assert tokenizer.get_vocab_size() == len(tokens)
     for token in (tokens[0], tokens[len(tokens) // 2], tokens[-1]):
         assert tokenizer.token_to_id(token) == vocabulary[token]

@@ -1,10 +1,10 @@
-"""Writes golden logits, continuations and log-probabilities of a GGUF model, by transformers in float32.
+"""Writes golden logits, continuations and log-probabilities of a GGUF model by transformers.
 
     python make_goldens.py MODEL.gguf OUTPUT_DIR
 
-Needs the packages of requirements.txt (no GPU) and takes about three minutes. The model is loaded by
-`from_pretrained(dir, gguf_file=...)`, which de-quantises the file's weights to float32. Its weights
-and logits are compared with a reading of the file of our own in double precision (double_llama.py);
+Needs the packages of requirements.txt (no GPU) and takes about three minutes. The model is loaded
+by `from_pretrained(dir, gguf_file=...)` in float32, which de-quantises the file's weights. Its
+logits are compared with a reading of the file of our own in double precision (double_llama.py);
 the largest distance, as a share of the logits' standard deviation, is written as `float32_error`:
 what float32 itself costs, over all positions of a case and for each stored row.
 
@@ -12,8 +12,8 @@ goldens.json
   model, versions, vocab_size
   prompts[]     name, text, messages (chats: `text` is what the file's template makes of them, with
                 add_generation_prompt), ids, and
-                rows[] {position, row, std, float32_error}: all logits after ids[0..position] are row `row` of
-                    logits.f32, std is their standard deviation
+                rows[] {position, row, std, float32_error}: all logits after ids[0..position] are
+                    row `row` of logits.f32, std is their standard deviation
                 greedy[48]: the continuation; end-of-turn tokens do not end it
                 gap[48]: best minus second best logit at each step
                 top_ids[48][20], top_logprobs[48][20]: the 20 best natural log-probabilities there

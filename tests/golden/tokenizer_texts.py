@@ -31,7 +31,8 @@ PLAIN = [
     "1 22  333   4444    55555",
     "x=1;y =2; z= 3 ;",
     "1st 2nd 3rd 4th",
-    "full-width \uff11\uff12\uff13, Arabic-Indic \u0661\u0662\u0663, superscript x\u00b2, \u00bd, \u2167",
+    "full-width \uff11\uff12\uff13, Arabic-Indic \u0661\u0662\u0663, "
+    "superscript x\u00b2, \u00bd, \u2167",
     "Hello, World! How are you?",
     "HELLO hello HeLLo hELLO",
     "antidisestablishmentarianism",

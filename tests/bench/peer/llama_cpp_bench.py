@@ -1,4 +1,4 @@
-"""Measures llama.cpp on a GGUF file, one measurement per command, so that two engines can alternate.
+"""Measures llama.cpp on a GGUF file, one measurement per command, so that engines can alternate.
 
     python llama_cpp_bench.py MODEL.gguf [--threads 2] [--flash-attention] [--context 2048]
 
