@@ -11,7 +11,8 @@ peer_llama_cpp.json
   prompts[]     name; first_top20_error: largest |log-probability - reference| among the reference's
                 20 best of the first new token; max_top20_error: the same over all 48;
                 max_row_error: largest |logit - reference| of the stored rows over the row's
-                standard deviation, both rows' means taken off; equal_greedy: leading tokens of its own greedy continuation that are equal
+                standard deviation, both rows' means taken off; equal_greedy: leading
+                tokens of its own greedy continuation that are equal
   mean_first_top20_error, mean_max_top20_error
   perplexity    perplexity and the reference's; kl_rows: mean Kullback-Leibler divergence
                 KL(reference || llama.cpp) in nats over the stored rows; kl_top20: the same over all
