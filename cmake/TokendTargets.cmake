@@ -116,6 +116,9 @@ endfunction()
 # A fuzz target with LLVMFuzzerTestOneInput: tokend_fuzzer(name SOURCES ... DEPS ... [CORPUS dir]).
 # Preset fuzz builds it with libFuzzer for `./dev fuzz`. Every other build gives it
 # a main that replays the corpus, and CTest runs that. CORPUS defaults to corpus/<name>.
+if(TOKEND_BUILD_FUZZERS)
+  add_custom_target(fuzzers)
+endif()
 function(tokend_fuzzer name)
   cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_CORPUS)
@@ -125,6 +128,7 @@ function(tokend_fuzzer name)
   if(TOKEND_BUILD_FUZZERS)
     tokend_executable(${name} SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    add_dependencies(fuzzers ${name})
     set_target_properties(${name} PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/fuzz")
     file(GENERATE OUTPUT "${CMAKE_BINARY_DIR}/fuzz/${name}.corpus" CONTENT "${corpus}\n")
