@@ -1,0 +1,193 @@
+#include "service/model_runtime.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error.h"
+#include "core/base/status_macros.h"
+#include "core/cpu/cpu_backend.h"
+#include "core/gguf/fingerprint.h"
+#include "service/errors.h"
+#include "service/log.h"
+#include "service/memory_plan.h"
+#include "service/model_card.h"
+#include "service/system_info.h"
+
+namespace tokend::service {
+namespace {
+
+absl::Status CheckNotCancelled(const ModelRuntime::Inputs& inputs) {
+  if (!*inputs.cancelled) return absl::OkStatus();
+  return absl::CancelledError("told to stop while loading");
+}
+
+// The context is known only now.
+absl::Status CheckDefaultRetention(const kv::RetentionPolicy& policy, int64_t context_tokens) {
+  if (policy.kind == kv::RetentionPolicy::Kind::kFull ||
+      policy.sink_tokens + policy.window_tokens <= context_tokens) {
+    return absl::OkStatus();
+  }
+  return BadSetting(
+      "default_retention",
+      absl::StrCat("sink_tokens and window_tokens are more than the context, ", context_tokens));
+}
+
+absl::Status Step(ops::Backend* backend, absl::Span<const int32_t> tokens, int64_t position,
+                  absl::Span<const ops::LayerKv> layers) {
+  ops::StepSequence sequence;
+  sequence.rows = static_cast<int32_t>(tokens.size());
+  sequence.position = position;
+  sequence.layers = layers;
+  const int32_t last = sequence.rows - 1;
+  ops::StepBatch batch;
+  batch.tokens = tokens;
+  batch.sequences = absl::MakeConstSpan(&sequence, 1);
+  batch.logit_rows = absl::MakeConstSpan(&last, 1);
+  TOKEND_ASSIGN_OR_RETURN(const ops::StepOutput output, backend->Forward(batch));
+  for (const float logit : output.logits) {
+    if (!std::isfinite(logit)) {
+      // No restart helps: the weights are what the file holds.
+      return absl::DataLossError("the model's output is not a number");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WarmUp(ops::Backend* backend, int layers, int page_tokens) {
+  // The first page of each layer; whatever is written there is overwritten before it
+  // is read again.
+  std::vector<base::PageId> pages(static_cast<size_t>(layers));
+  std::vector<ops::LayerKv> tables(static_cast<size_t>(layers));
+  for (int layer = 0; layer < layers; ++layer) {
+    pages[layer] = static_cast<base::PageId>(layer);
+    tables[layer].pages = &pages[layer];
+    tables[layer].page_count = 1;
+  }
+  const std::vector<int32_t> prompt(static_cast<size_t>(page_tokens - 1), 0);
+  TOKEND_RETURN_IF_ERROR(Step(backend, prompt, 0, tables));
+  const int32_t token = 0;
+  return Step(backend, absl::MakeConstSpan(&token, 1), page_tokens - 1, tables);
+}
+
+absl::StatusOr<std::unique_ptr<ModelRuntime>> ModelRuntime::Load(const Inputs& inputs,
+                                                                 v1::Model* card) {
+  const Settings& settings = *inputs.settings;
+  const ops::ModelPlan& plan = inputs.model->plan();
+  std::unique_ptr<ModelRuntime> out(new ModelRuntime());
+  TOKEND_RETURN_IF_ERROR(CheckDefaultRetention(settings.default_retention, plan.context_tokens));
+  inputs.progress("tokenizer", 0);
+  TOKEND_RETURN_IF_ERROR(out->LoadTokenizer(inputs));
+  TOKEND_RETURN_IF_ERROR(CheckNotCancelled(inputs));
+  inputs.progress("fingerprint", 0);
+  const std::string fingerprint = gguf::Fingerprint(*inputs.file, settings.threads);
+  TOKEND_RETURN_IF_ERROR(CheckNotCancelled(inputs));
+  TOKEND_RETURN_IF_ERROR(out->LoadBackend(inputs));
+  inputs.model->ReleaseFileMemory();
+  TOKEND_RETURN_IF_ERROR(CheckNotCancelled(inputs));
+  inputs.progress("warm-up", 0);
+  const int layers = static_cast<int>(plan.layers.size());
+  TOKEND_RETURN_IF_ERROR(WarmUp(out->backend_.get(), layers, settings.page_tokens));
+  TOKEND_RETURN_IF_ERROR(out->MakeEngine(inputs, fingerprint));
+  CompleteModel(fingerprint, out->backend_info_, layers, settings.page_tokens, *out->tokenizer_,
+                out->chat_.get(), card);
+  return out;
+}
+
+absl::Status ModelRuntime::LoadTokenizer(const Inputs& inputs) {
+  TOKEND_ASSIGN_OR_RETURN(tokenizer_, tokenizer::Tokenizer::Create(*inputs.file));
+  if (tokenizer_->vocabulary_size() != inputs.model->plan().vocabulary_size) {
+    return absl::DataLossError(
+        absl::StrCat(inputs.settings->model, ": the tokenizer has ", tokenizer_->vocabulary_size(),
+                     " tokens and the embedding ", inputs.model->plan().vocabulary_size, " rows"));
+  }
+  auto chat = tokenizer::ChatTemplate::Create(*inputs.file, tokenizer_.get());
+  if (chat.ok()) {
+    chat_ = *std::move(chat);
+  } else if (base::GetErrorReason(chat.status()) == base::ErrorReason::kFeatureUnavailable) {
+    Log(LogLevel::kWarning, "no_chat", {{"message", chat.status().message()}});
+  } else {
+    return chat.status();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelRuntime::LoadBackend(const Inputs& inputs) {
+  const Settings& settings = *inputs.settings;
+  const ops::ModelPlan& plan = inputs.model->plan();
+  const int64_t available = AvailableMemoryBytes();
+  TOKEND_RETURN_IF_ERROR(CheckWeightsFit(inputs.model->facts().weight_bytes, available));
+  cpu::CpuBackendOptions options;
+  options.threads = settings.threads;
+  options.activations = settings.activations;
+  options.kv_dtype = settings.kv_dtype;
+  options.page_tokens = settings.page_tokens;
+  options.max_batch_tokens = settings.max_batch_tokens;
+  options.max_sequences = settings.max_running;
+  options.progress = [&](int64_t done, int64_t total) {
+    inputs.progress("weights", static_cast<double>(done) / static_cast<double>(total));
+  };
+  TOKEND_ASSIGN_OR_RETURN(backend_, cpu::CpuBackend::Create(plan, options));
+  const ops::BackendInfo info = backend_->info();
+  MemoryPlanInputs memory;
+  memory.available_bytes = available;
+  memory.held_bytes = info.weight_bytes + info.workspace_bytes;
+  memory.page_bytes = info.page_bytes;
+  memory.layers = static_cast<int>(plan.layers.size());
+  memory.page_tokens = settings.page_tokens;
+  memory.context_tokens = plan.context_tokens;
+  memory.max_running = settings.max_running;
+  memory.kv_budget_bytes = settings.kv_budget_bytes;
+  TOKEND_ASSIGN_OR_RETURN(pages_, PlanPages(memory));
+  TOKEND_RETURN_IF_ERROR(backend_->AllocateArena(pages_));
+  backend_info_ = backend_->info();
+  return absl::OkStatus();
+}
+
+absl::Status ModelRuntime::MakeEngine(const Inputs& inputs, const std::string& fingerprint) {
+  const Settings& settings = *inputs.settings;
+  const ops::ModelPlan& plan = inputs.model->plan();
+  kv::StoreOptions store;
+  store.layers = static_cast<int>(plan.layers.size());
+  store.page_tokens = settings.page_tokens;
+  store.pages = pages_;
+  store.page_bytes = backend_info_.page_bytes;
+  store.context_tokens = plan.context_tokens;
+  store.model_fingerprint = fingerprint;
+  store.kv_dtype = settings.kv_dtype;
+  store.share_prefixes = settings.share_prefixes;
+  store.max_sessions = settings.max_sessions;
+  store.max_versions = settings.max_versions;
+  store.default_idle_ttl = settings.default_idle_ttl;
+  TOKEND_ASSIGN_OR_RETURN(
+      store_, kv::SessionStore::Create(store, backend_.get(), inputs.clock, inputs.observer));
+  engine::EngineOptions engine;
+  engine.max_running = settings.max_running;
+  engine.max_batch_tokens = settings.max_batch_tokens;
+  engine.prefill_chunk_tokens = settings.prefill_chunk_tokens;
+  engine.page_tokens = settings.page_tokens;
+  engine.step_time_target = settings.step_time_target;
+  engine.max_queued = settings.max_queued;
+  engine.stall_timeout = settings.stall_timeout;
+  engine.replay_window = settings.replay_window;
+  engine.context_tokens = plan.context_tokens;
+  engine.vocabulary_size = static_cast<int>(plan.vocabulary_size);
+  const engine::Engine::Parts parts = {backend_.get(), store_.get(), tokenizer_.get(),
+                                       chat_.get(),    inputs.clock, inputs.observer};
+  TOKEND_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(engine, parts));
+  serving_.engine = engine_.get();
+  serving_.store = store_.get();
+  serving_.tokenizer = tokenizer_.get();
+  serving_.rules.context_tokens = plan.context_tokens;
+  serving_.rules.vocabulary_size = static_cast<int32_t>(plan.vocabulary_size);
+  serving_.rules.default_sampling = inputs.model->facts().default_sampling;
+  serving_.rules.default_session.retention = settings.default_retention;
+  serving_.rules.default_session.idle_ttl = settings.default_idle_ttl;
+  serving_.huge_page_bytes = backend_info_.huge_page_bytes;
+  return absl::OkStatus();
+}
+
+}  // namespace tokend::service

@@ -1,0 +1,54 @@
+#include <iostream>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/time/time.h"
+#include "service/tokctl/commands.h"
+#include "service/tokctl/output.h"
+
+namespace {
+
+constexpr char kFooter[] =
+    "Exit codes:\n"
+    "  0   done\n"
+    "  1   the server refused the request, or a file could not be read\n"
+    "  2   wrong usage\n"
+    "  3   the server cannot be reached, or is not ready within --wait\n"
+    "  65  --model: not a model file that can be used";
+
+std::string CheckDuration(const std::string& text) {
+  absl::Duration duration;
+  const bool good = absl::ParseDuration(text, &duration) && duration > absl::ZeroDuration() &&
+                    duration <= absl::Hours(24);
+  return good ? "" : "expected a duration such as 500ms, 60s or 2m, up to 24h";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using tokend::tokctl::Globals;
+  CLI::App app("Talks to a tokend server.");
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  app.fallthrough();
+  Globals globals;
+  tokend::tokctl::Action action;
+  app.add_option("--server", globals.server, "HOST:PORT or unix:PATH")
+      ->envname("TOKEND_SERVER")
+      ->capture_default_str();
+  app.add_option("--wait", globals.wait, "Wait so long for the server to be ready, e.g. 60s")
+      ->check(CheckDuration);
+  app.add_option("--token", globals.token, "Bearer token")->envname("TOKEND_TOKEN");
+  app.add_option("--ca-file", globals.ca_file, "Use TLS and trust these certificates (PEM)");
+  app.add_flag("--json", globals.json, "Print JSON, errors too");
+  AddChat(&app, &globals, &action);
+  AddGenerate(&app, &globals, &action);
+  AddSessions(&app, &globals, &action);
+  AddModel(&app, &globals, &action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? tokend::tokctl::kDone : tokend::tokctl::kUsage;
+  }
+  return action();
+}
