@@ -137,12 +137,14 @@ ensure_prometheus() {
 
 # llama.cpp, for `./dev bench peer`: its Python package compiles it for this machine.
 ensure_peer() {
-  if [ ! -e build/venv-peer/.done ]; then
-    say 'Building llama-cpp-python 0.3.36 for the comparison (about 7 minutes on 2 cores)'
+  local requirements=tests/bench/peer/requirements.txt wanted
+  wanted=$(sha256sum <"$requirements")
+  if [ "$(cat build/venv-peer/.requirements 2>/dev/null)" != "$wanted" ]; then
+    say "Building $(head -1 "$requirements") for the comparison (about 7 minutes on 2 cores)"
     /usr/bin/python3 -m venv --clear build/venv-peer
     CMAKE_BUILD_PARALLEL_LEVEL=$JOBS build/venv-peer/bin/python -m pip install \
-      --disable-pip-version-check llama-cpp-python==0.3.36
-    touch build/venv-peer/.done
+      --disable-pip-version-check -r "$requirements"
+    printf '%s\n' "$wanted" >build/venv-peer/.requirements
   fi
   export TOKEND_PEER_PYTHON=$PWD/build/venv-peer/bin/python
 }

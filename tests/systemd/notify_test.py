@@ -1,6 +1,6 @@
 """What systemd hears from the daemon, and the exit codes the unit relies on.
 
-A fake NOTIFY_SOCKET stands for systemd. The model is $TOKEND_MODEL; without one
+A fake NOTIFY_SOCKET stands for systemd. The model is $TOKEND_TEST_MODEL; without one
 the tests that need it are skipped, visibly.
 """
 
@@ -19,7 +19,7 @@ EMULATOR = os.environ.get("TOKEND_EMULATOR", "").split()
 CACHE = os.environ.get("TOKEND_CACHE") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tokend"
 )
-MODEL = os.environ.get("TOKEND_MODEL") or f"{CACHE}/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+MODEL = os.environ.get("TOKEND_TEST_MODEL") or f"{CACHE}/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 START_SECONDS = 240  # sanitizers and emulation are slow
 
 skipped = []
