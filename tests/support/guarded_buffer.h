@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "core/base/check.h"
 #include "gtest/gtest.h"
 
 namespace tokend::testing {
@@ -19,6 +20,7 @@ class GuardedBuffer {
  public:
   explicit GuardedBuffer(size_t size, size_t offset = 0)
       : size_(size), bytes_(kAlign + 2 * kGuard + (offset + size) * sizeof(T), kPattern) {
+    TOKEND_CHECK(size < (size_t{1} << 40));  // a negative size
     auto at = reinterpret_cast<uintptr_t>(bytes_.data()) + kGuard;
     at = (at + kAlign - 1) / kAlign * kAlign + offset * sizeof(T);
     data_ = reinterpret_cast<T*>(at);

@@ -215,6 +215,7 @@ void Check(const Case& c, Isa isa, uint64_t seed) {
     }
     ASSERT_TRUE(SameBits(got, pieces));
   }
+  if (isa == Isa::kPlain) return;
   const std::vector<float> plain = Attend(c, cache, Isa::kPlain, 0, c.rows, query, sink_query);
   ASSERT_TRUE(SameBits(got, plain));
 }
@@ -225,8 +226,9 @@ TEST_P(AttentionTest, AllShapes) {
   uint64_t seed = 1;
   for (const base::KvDtype dtype :
        {base::KvDtype::kF32, base::KvDtype::kF16, base::KvDtype::kInt8}) {
-    for (const int head_dim : {16, 20, 48, 64, 80, 128, 256}) {
+    for (const int head_dim : {16, 20, 64, 80, 256}) {
       for (int group = 1; group <= 8; ++group) {
+        if (dtype != base::KvDtype::kF16 && group % 3 != 1) continue;
         const int page_tokens = group % 2 == 0 ? 16 : 32;
         Check({1 + group % 3, group, head_dim, page_tokens, dtype, {}, 37, 1}, GetParam(), seed++);
         Check({1, group, head_dim, page_tokens, dtype, {}, 240, 20}, GetParam(), seed++);
@@ -252,7 +254,7 @@ TEST_P(AttentionTest, WindowsAndSinks) {
           ops::AttentionMask{4, 64}, ops::AttentionMask{20, 100}, ops::AttentionMask{300, 30},
           ops::AttentionMask{4, 600}}) {
       for (const int64_t position : {0, 3, 60, 68, 259, 300, 530, 1030}) {
-        for (const int rows : {1, 40}) {
+        for (const int rows : {1, 23}) {
           Check({1, 2, 32, 16, dtype, mask, position, rows}, GetParam(), seed++);
         }
       }
@@ -264,7 +266,7 @@ TEST_P(AttentionTest, RandomCases) {
   const uint64_t seed = std::random_device{}();
   std::mt19937_64 random(seed);
   auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 25; ++i) {
     Case c;
     c.kv_heads = static_cast<int>(1 + below(3));
     c.group = static_cast<int>(1 + below(9));
