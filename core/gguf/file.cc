@@ -33,6 +33,14 @@ class FileDescriptor {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<File>> File::Open(const std::string& path) {
+  return Map(path, /*with_tensors=*/true);
+}
+
+absl::StatusOr<std::unique_ptr<File>> File::OpenMetadata(const std::string& path) {
+  return Map(path, /*with_tensors=*/false);
+}
+
+absl::StatusOr<std::unique_ptr<File>> File::Map(const std::string& path, bool with_tensors) {
   // Non-blocking, or opening a named pipe would wait for a writer.
   FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) return CannotOpen(path, "open", errno);
@@ -48,7 +56,7 @@ absl::StatusOr<std::unique_ptr<File>> File::Open(const std::string& path) {
   file->path_ = path;
   file->mapped_ = true;
   file->bytes_ = absl::MakeConstSpan(static_cast<const std::byte*>(address), size);
-  const absl::Status status = Parser(file.get()).Run();
+  const absl::Status status = Parser(file.get()).Run(with_tensors);
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
   }
@@ -58,7 +66,7 @@ absl::StatusOr<std::unique_ptr<File>> File::Open(const std::string& path) {
 absl::StatusOr<std::unique_ptr<File>> File::Parse(absl::Span<const std::byte> bytes) {
   std::unique_ptr<File> file(new File);
   file->bytes_ = bytes;
-  TOKEND_RETURN_IF_ERROR(Parser(file.get()).Run());
+  TOKEND_RETURN_IF_ERROR(Parser(file.get()).Run(/*with_tensors=*/true));
   return file;
 }
 

@@ -74,6 +74,8 @@ class File {
  public:
   // Errors: see errors.h.
   static absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path);
+  // Metadata alone, and no tensors(): for a tokeniser, whatever the tensors' types are.
+  static absl::StatusOr<std::unique_ptr<File>> OpenMetadata(const std::string& path);
   // `bytes` must outlive the File. Errors: DATA_LOSS, UNIMPLEMENTED.
   static absl::StatusOr<std::unique_ptr<File>> Parse(absl::Span<const std::byte> bytes);
 
@@ -128,6 +130,7 @@ class File {
   friend class Parser;
   File() = default;
 
+  static absl::StatusOr<std::unique_ptr<File>> Map(const std::string& path, bool with_tensors);
   absl::StatusOr<const MetadataEntry*> Require(absl::string_view key) const;
 
   std::string path_;

@@ -40,12 +40,12 @@ bool Multiply(uint64_t a, uint64_t b, uint64_t* product) {
 
 }  // namespace
 
-absl::Status Parser::Run() {
+absl::Status Parser::Run(bool with_tensors) {
   TOKEND_RETURN_IF_ERROR(ReadHeader());
   TOKEND_RETURN_IF_ERROR(ReadMetadata());
   TOKEND_RETURN_IF_ERROR(CheckAlignment());
   TOKEND_RETURN_IF_ERROR(CheckSplit());
-  return ReadTensors();
+  return with_tensors ? ReadTensors() : absl::OkStatus();
 }
 
 absl::Status Parser::Truncated(absl::string_view what) const {

@@ -17,7 +17,7 @@ class Parser {
  public:
   explicit Parser(File* file) : file_(*file), reader_(file->bytes_) {}
 
-  absl::Status Run();
+  absl::Status Run(bool with_tensors);
 
  private:
   absl::Status ReadHeader();

@@ -86,6 +86,17 @@ TEST_F(FileTest, EveryTypeHasItsSizeAndAlignment) {
   }
 }
 
+TEST_F(FileTest, MetadataCanBeReadWhateverTheTensorsAre) {
+  GgufWriter writer;
+  writer.String("general.name", "of another day").RawTensor("w", {256}, 999, 0, "data");
+  ASSERT_TRUE(writer.WriteTo(Path()).ok());
+  EXPECT_EQ(File::Open(Path()).status().code(), absl::StatusCode::kUnimplemented);
+  const auto file = File::OpenMetadata(Path());
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(*(*file)->GetString("general.name"), "of another day");
+  EXPECT_TRUE((*file)->tensors().empty());
+}
+
 TEST_F(FileTest, ReleasedMemoryReadsTheSameAgain) {
   std::mt19937_64 rng(7);
   const std::string weights = testing::RandomWeights(base::WeightType::kF32, 1 << 16, 1.0f, rng);
