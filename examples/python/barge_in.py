@@ -1,0 +1,33 @@
+"""Interrupts an answer; the session keeps what was spoken. Usage: barge_in.py ADDRESS"""
+
+import sys
+import uuid
+
+from tokend.v1 import generation_pb2 as g
+from tokend_client import connect
+
+SPOKEN = 8  # tokens that the loudspeaker had said when the user interrupted
+
+
+def main(address):
+    stubs = connect(address)
+    turn = g.Turn(
+        prompt=g.TextInput(text="Once upon a time"),
+        session=g.SessionTarget(name=f"sessions/talk-{uuid.uuid4()}", allow_missing=True),
+        stop=g.StopRules(max_output_tokens=4000, ignore_end_of_text=True),
+        request_id=str(uuid.uuid4()),
+    )
+    stop = g.StopGenerationRequest(request_id=turn.request_id, keep_output_tokens=SPOKEN)
+    received = 0
+    for response in stubs.generation.Stream(g.StreamRequest(turn=turn)):
+        print(response.delta.text, end="", flush=True)
+        before, received = received, received + len(response.delta.token_ids)
+        if before < SPOKEN <= received:
+            stubs.generation.StopGeneration(stop)
+        if response.HasField("finished"):  # reason INTERRUPTED, status OK
+            print(f"\nkept {SPOKEN} tokens of the answer in {response.finished.version}")
+    stubs.channel.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,27 @@
+"""Streams the answer to a question, with asyncio. Usage: stream_async.py ADDRESS"""
+
+import asyncio
+import sys
+
+from tokend.v1 import generation_pb2 as g
+from tokend_client import connect_async
+
+
+async def main(address):
+    stubs = connect_async(address)
+    question = g.Message(role=g.ROLE_USER, parts=[g.Part(text="Why is the sky blue?")])
+    turn = g.Turn(
+        chat=g.ChatInput(messages=[question]),
+        stop=g.StopRules(max_output_tokens=32),
+    )
+    async for response in stubs.generation.Stream(g.StreamRequest(turn=turn)):
+        kind = response.WhichOneof("event")  # None: an event of a later server
+        if kind == "delta":
+            print(response.delta.text, end="", flush=True)
+        elif kind == "finished":
+            print(f"\n{response.finished.usage.output_tokens} tokens")
+    await stubs.channel.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
