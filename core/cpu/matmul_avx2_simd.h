@@ -51,6 +51,28 @@ struct Avx2Simd {
   static TOKEND_INLINE I AddInt(I a, I b) { return _mm256_add_epi32(a, b); }
   static TOKEND_INLINE I ShiftLeft7(I v) { return _mm256_slli_epi32(v, 7); }
 
+  static TOKEND_INLINE I LoadInts(const int32_t* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+  static TOKEND_INLINE int32_t Sum16(const int32_t* p) {
+    const I eight = _mm256_add_epi32(LoadInts(p), LoadInts(p + 8));
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+  }
+  static TOKEND_INLINE int32_t LargestMagnitude32(const float* p) {
+    const I mask = _mm256_set1_epi32(0x7fffffff);
+    I largest = _mm256_setzero_si256();
+    for (int i = 0; i < 32; i += 8) {
+      const I bits = _mm256_castps_si256(_mm256_loadu_ps(p + i));
+      largest = _mm256_max_epi32(largest, _mm256_and_si256(bits, mask));
+    }
+    __m128i four =
+        _mm_max_epi32(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
+    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+  }
+
   static TOKEND_INLINE C LoadCodes(const uint8_t* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }

@@ -69,6 +69,16 @@ struct Avx512Vnni {
     out[3] = ToFloat(_mm512_srli_epi32(v, 24));
   }
 
+  static TOKEND_INLINE int32_t Sum16(const int32_t* p) {
+    return _mm512_reduce_add_epi32(_mm512_loadu_si512(p));
+  }
+  static TOKEND_INLINE int32_t LargestMagnitude32(const float* p) {
+    const __m512i mask = _mm512_set1_epi32(0x7fffffff);
+    const __m512i low = _mm512_and_si512(_mm512_loadu_si512(p), mask);
+    const __m512i high = _mm512_and_si512(_mm512_loadu_si512(p + 16), mask);
+    return _mm512_reduce_max_epi32(_mm512_max_epi32(low, high));
+  }
+
   // Codes below 128 and codes that count from 128 take the same instruction; the
   // latter's accumulators start at -128 times the sum of the inputs.
   template <bool kFrom128>
@@ -77,7 +87,13 @@ struct Avx512Vnni {
     static constexpr bool kWide = true;  // A is the sum itself, in 32 bits
     static constexpr bool kStarts = kFrom128;
     static constexpr float kZero = kFrom128 ? 128 : 0;
-    static TOKEND_INLINE A Zero() { return _mm512_setzero_si512(); }
+    // Accumulators that start as copies of one zero would cost an execution slot
+    // each; a processor clears a register for free.
+    static TOKEND_INLINE A Zero() {
+      A zero;
+      asm volatile("vpxord %0, %0, %0" : "=v"(zero));
+      return zero;
+    }
     static TOKEND_INLINE A Step(A sum, C codes, C quad) {
       return _mm512_dpbusd_epi32(sum, codes, quad);
     }

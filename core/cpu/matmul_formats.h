@@ -12,6 +12,7 @@
 namespace tokend::cpu {
 
 #define TOKEND_INLINE inline __attribute__((always_inline))
+#define TOKEND_NOINLINE __attribute__((noinline))
 
 inline constexpr int kNibbleBytes = 512;  // codes of a block of 32 x 32
 inline constexpr int kByteBytes = 1024;

@@ -14,9 +14,9 @@ namespace tokend::cpu {
 
 // Rows whose sums are kept while the weights go by in chunks: 12 KB of f32.
 inline constexpr int kRowBlock = 96;
-// Blocks per chunk: 20 KB unpacked, so that a chunk stays in the L1 cache while
+// Blocks per chunk: 30 KB unpacked, so that a chunk stays in the L1 cache while
 // all tiles of rows pass. A multiple of the K types' 8.
-inline constexpr int kChunkBlocks = 16;
+inline constexpr int kChunkBlocks = 24;
 // The same in f32: 32 KB.
 inline constexpr int kFloatChunkBlocks = 8;
 
@@ -146,14 +146,38 @@ struct PanelWalk {
     }
   }
 
-  static void Finish(const PanelTask& task, int64_t row, int64_t count, const float* acc) {
-    for (int64_t r = 0; r < count; ++r, acc += kPanelOutputs) {
-      float* out = task.out + (row + r) * task.out_stride;
+  // Sums of full panels to the output.
+  template <bool kBias, bool kAccumulate>
+  static void FinishFull(const PanelTask& task, float* out, int64_t count, const float* acc) {
+    for (int64_t r = 0; r < count; ++r, acc += kPanelOutputs, out += task.out_stride) {
+      for (int v = 0; v < kPanelOutputs; v += S::kLanes) {
+        F y = S::Load(acc + v);
+        if constexpr (kBias) y = S::Add(y, S::Load(task.bias + v));
+        if constexpr (kAccumulate) y = S::Add(S::Load(out + v), y);
+        S::Store(out + v, y);
+      }
+    }
+  }
+
+  // The last panel may have fewer outputs than its sums.
+  static void FinishPart(const PanelTask& task, float* out, int64_t count, const float* acc) {
+    for (int64_t r = 0; r < count; ++r, acc += kPanelOutputs, out += task.out_stride) {
       for (int o = 0; o < task.outputs; ++o) {
         const float y = task.bias == nullptr ? acc[o] : acc[o] + task.bias[o];
         out[o] = task.accumulate ? out[o] + y : y;
       }
     }
+  }
+
+  static void Finish(const PanelTask& task, int64_t row, int64_t count, const float* acc) {
+    float* out = task.out + row * task.out_stride;
+    if (task.outputs < kPanelOutputs) return FinishPart(task, out, count, acc);
+    if (task.bias == nullptr) {
+      return task.accumulate ? FinishFull<false, true>(task, out, count, acc)
+                             : FinishFull<false, false>(task, out, count, acc);
+    }
+    return task.accumulate ? FinishFull<true, true>(task, out, count, acc)
+                           : FinishFull<true, false>(task, out, count, acc);
   }
 
   // Straight from the panel.

@@ -78,6 +78,19 @@ struct NeonDot {
     out[3] = vcvtq_f32_u32(vshrq_n_u32(lanes, 24));
   }
 
+  static TOKEND_INLINE int32_t Sum16(const int32_t* p) {
+    return vaddvq_s32(vaddq_s32(vaddq_s32(vld1q_s32(p), vld1q_s32(p + 4)),
+                                vaddq_s32(vld1q_s32(p + 8), vld1q_s32(p + 12))));
+  }
+  static TOKEND_INLINE int32_t LargestMagnitude32(const float* p) {
+    int32x4_t largest = vdupq_n_s32(0);
+    for (int i = 0; i < 32; i += 4) {
+      const int32x4_t bits = vreinterpretq_s32_f32(vabsq_f32(vld1q_f32(p + i)));
+      largest = vmaxq_s32(largest, bits);
+    }
+    return vmaxvq_s32(largest);
+  }
+
   // Signed times signed: codes below 128 as they are, those that count from 128
   // with their top bit flipped.
   template <bool kFrom128>

@@ -87,6 +87,19 @@ struct Plain {
     out[3] = ToFloat(lanes >> 24 & 255);
   }
 
+  static TOKEND_INLINE int32_t Sum16(const int32_t* p) {
+    const I sums = LoadAt<I>(p) + LoadAt<I>(p + 4) + LoadAt<I>(p + 8) + LoadAt<I>(p + 12);
+    return sums[0] + sums[1] + sums[2] + sums[3];
+  }
+  static TOKEND_INLINE int32_t LargestMagnitude32(const float* p) {
+    int32_t largest = 0;
+    for (int i = 0; i < 32; ++i) {
+      const int32_t bits = LoadAt<int32_t>(p + i) & 0x7fffffff;
+      largest = bits > largest ? bits : largest;
+    }
+    return largest;
+  }
+
   // Bytes 0 and 1, 2 and 3 and so on of 32-bit lanes as 16-bit values, products
   // of which are added in 32 bits.
   template <bool kFrom128>

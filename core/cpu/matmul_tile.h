@@ -26,8 +26,8 @@ struct IntTile {
   static constexpr bool kEnd8 = Format::kZero8 && !kStart8;
 
   // acc: [R][32] f32; starts from zero if `first`.
-  static void Run(const uint8_t* weights, int64_t blocks, int first_vector, const uint8_t* rows,
-                  int64_t row_bytes, bool first, float* acc) {
+  static TOKEND_NOINLINE void Run(const uint8_t* weights, int64_t blocks, int first_vector,
+                                  const uint8_t* rows, int64_t row_bytes, bool first, float* acc) {
     F sum[R][N];
     acc += first_vector * S::kLanes;
 #pragma GCC unroll 16
@@ -214,8 +214,8 @@ template <class S, class Format, int R, int N>
 struct FloatTile {
   using F = typename S::F;
 
-  static void Run(const uint8_t* weights, int64_t blocks, int first_vector, const uint8_t* rows,
-                  int64_t row_bytes, bool first, float* acc) {
+  static TOKEND_NOINLINE void Run(const uint8_t* weights, int64_t blocks, int first_vector,
+                                  const uint8_t* rows, int64_t row_bytes, bool first, float* acc) {
     F sum[R][N];
     acc += first_vector * S::kLanes;
 #pragma GCC unroll 16

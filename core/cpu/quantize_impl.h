@@ -1,5 +1,7 @@
 // Quantises activations; included once by each instruction set's translation
-// unit, whose flags vectorise the loops. S only keeps the instances apart.
+// unit, whose flags vectorise the loops; the reductions are written out in S:
+//   Sum16(p)              sum of 16 int32
+//   LargestMagnitude32(p) largest of the bits of |p[i]|, as an integer, i < 32
 #ifndef TOKEND_CORE_CPU_QUANTIZE_IMPL_H_
 #define TOKEND_CORE_CPU_QUANTIZE_IMPL_H_
 
@@ -28,19 +30,12 @@ struct Quantizer {
   // Writes round(x / d) for d = max|x| / `levels` and returns d: 0 for a tiny
   // block, NaN for one that is not finite, both with all codes 0.
   static float Round(const float* x, float levels, int32_t* codes) {
-    int32_t largest = 0;
-    int32_t bits[kBlock];
-    std::memcpy(bits, x, sizeof(bits));
-    for (int i = 0; i < kBlock; ++i) {
-      const int32_t magnitude = bits[i] & 0x7fffffff;
-      largest = magnitude > largest ? magnitude : largest;
-    }
-    const auto largest_bits = static_cast<uint32_t>(largest);
-    if (largest_bits < kTinyBits || largest_bits >= kInfinityBits) {
+    const auto largest = static_cast<uint32_t>(S::LargestMagnitude32(x));
+    if (largest < kTinyBits || largest >= kInfinityBits) {
       std::memset(codes, 0, kBlock * sizeof(codes[0]));
-      return largest_bits < kTinyBits ? 0.0f : FromBits(0x7fc00000);
+      return largest < kTinyBits ? 0.0f : FromBits(0x7fc00000);
     }
-    const float max = FromBits(largest_bits);
+    const float max = FromBits(largest);
     const float inverse = levels / max;
     float rounded[kBlock];
     for (int i = 0; i < kBlock; ++i) rounded[i] = x[i] * inverse + kRound;
@@ -52,29 +47,23 @@ struct Quantizer {
   static void Block8(const float* x, ActivationBlock8* out) {
     int32_t codes[kBlock];
     out->d = Round(x, 127.0f, codes);
-    int32_t sums[2] = {0, 0};
-    for (int i = 0; i < kBlock; ++i) {
-      out->q[i] = static_cast<int8_t>(codes[i]);
-      sums[i / 16] += codes[i];
-    }
-    SetSums(sums, -128, out);
+    for (int i = 0; i < kBlock; ++i) out->q[i] = static_cast<int8_t>(codes[i]);
+    SetSums(codes, -128, out);
   }
 
   static void Block16(const float* x, ActivationBlock16* out) {
     int32_t codes[kBlock];
     out->d = Round(x, 16256.0f, codes);
-    int32_t sums[2] = {0, 0};
-    for (int i = 0; i < kBlock; ++i) {
-      const int32_t high = (codes[i] + 64) >> 7;
-      out->high[i] = static_cast<int8_t>(high);
-      out->low[i] = static_cast<int8_t>(codes[i] - high * 128);
-      sums[i / 16] += codes[i];
-    }
-    SetSums(sums, -1, out);
+    int32_t high[kBlock];
+    for (int i = 0; i < kBlock; ++i) high[i] = (codes[i] + 64) >> 7;
+    for (int i = 0; i < kBlock; ++i) out->high[i] = static_cast<int8_t>(high[i]);
+    for (int i = 0; i < kBlock; ++i) out->low[i] = static_cast<int8_t>(codes[i] - high[i] * 128);
+    SetSums(codes, -1, out);
   }
 
   template <class Block>
-  static void SetSums(const int32_t* sums, int32_t factor, Block* out) {
+  static void SetSums(const int32_t* codes, int32_t factor, Block* out) {
+    const int32_t sums[2] = {S::Sum16(codes), S::Sum16(codes + 16)};
     const int32_t sum = sums[0] + sums[1];
     out->d_sum = out->d * static_cast<float>(sum);
     out->start8 = -8 * sum;
