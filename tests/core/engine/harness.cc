@@ -290,8 +290,9 @@ void Harness::SetStepTime(absl::Duration fixed, absl::Duration per_row) {
   per_row_ = per_row;
 }
 
-void Harness::Say(int64_t first, absl::string_view text) {
+void Harness::Say(int64_t first, absl::string_view text, std::optional<int32_t> last) {
   for (const int32_t token : ByteTokens(text)) script_[first++] = token;
+  if (last.has_value()) script_[first] = *last;
 }
 
 std::vector<int32_t> Harness::ReadSession(absl::string_view id) {

@@ -141,8 +141,8 @@ class Harness {
   // The greedy choice at each position: `script[p]` where there is one, else what
   // the fake model says.
   void SetScript(std::map<int64_t, int32_t> script) { script_ = std::move(script); }
-  // The turn with `first` output position says `text`, a token a byte.
-  void Say(int64_t first, absl::string_view text);
+  // From position `first` on the model says `text`, a token a byte, then `last`.
+  void Say(int64_t first, absl::string_view text, std::optional<int32_t> last = std::nullopt);
 
   std::vector<int32_t> ReadSession(absl::string_view id);
   void Delete(absl::string_view id);
