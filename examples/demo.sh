@@ -44,7 +44,7 @@ ask demo 'Which river flows through that city?'
 
 say 'A fork shares the past and goes its own way; the first session stays as it was.'
 ctl sessions fork demo demo-fork
-ask demo-fork 'Now answer in French: what is the name of that city?'
+ask demo-fork 'Name one famous museum there.'
 
 say 'Versions of both sessions'
 ctl sessions show demo
@@ -59,7 +59,8 @@ wanted = re.compile(
     r"tokend_(generated_tokens_total|prompt_tokens_total|prefill_seconds_total"
     r"|decode_seconds_total|requests_total|sessions|versions|kv_pages"
     r"|time_to_first_token_seconds_(sum|count))[ {]")
-print("\n".join(line for line in text.splitlines() if wanted.match(line)))
+print("\n".join(
+    line for line in text.splitlines() if wanted.match(line) and not line.endswith(" 0")))
 value = lambda name: sum(
     float(line.split()[-1]) for line in text.splitlines() if re.match(name + r"[ {]", line))
 tokens, seconds = value("tokend_generated_tokens_total"), value("tokend_decode_seconds_total")
