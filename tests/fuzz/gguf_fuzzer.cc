@@ -41,19 +41,21 @@ void UseTokenizer(const gguf::File& file) {
   (void)(*chat)->Render(messages, {});
 }
 
-}  // namespace
-}  // namespace tokend
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace tokend;  // NOLINT: a C entry point cannot live in it
-  const auto file =
-      gguf::File::Parse(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(data), size));
+void Fuzz(absl::Span<const std::byte> bytes) {
+  const auto file = gguf::File::Parse(bytes);
   if (!file.ok()) {
     TOKEND_CHECK(gguf::IsBadModelFile(file.status()));
-    return 0;
+    return;
   }
   ReadEveryKey(**file);
   TOKEND_CHECK(gguf::Fingerprint(**file, 1).size() == 64);  // reads all of it
   UseTokenizer(**file);
+}
+
+}  // namespace
+}  // namespace tokend
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  tokend::Fuzz(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(data), size));
   return 0;
 }

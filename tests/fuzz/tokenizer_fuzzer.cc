@@ -43,16 +43,19 @@ void Check(const tokenizer::Tokenizer& tokenizer, absl::string_view text, bool p
   TOKEND_CHECK(decoded == tokenizer::ReplaceInvalidUtf8(text));
 }
 
+// The first byte chooses the pre-tokeniser and whether special tokens are read.
+void Fuzz(absl::string_view input) {
+  static const std::array<std::unique_ptr<tokenizer::Tokenizer>, 3> tokenizers = {
+      Make("gpt-2"), Make("smollm"), Make("llama-bpe")};
+  if (input.empty()) return;
+  const auto choice = static_cast<unsigned char>(input[0]);
+  Check(*tokenizers[choice / 2 % tokenizers.size()], input.substr(1), choice % 2 == 1);
+}
+
 }  // namespace
 }  // namespace tokend
 
-// The first byte chooses the pre-tokeniser and whether special tokens are read.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace tokend;  // NOLINT: a C entry point cannot live in it
-  static const std::array<std::unique_ptr<tokenizer::Tokenizer>, 3> tokenizers = {
-      Make("gpt-2"), Make("smollm"), Make("llama-bpe")};
-  if (size == 0) return 0;
-  const absl::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  Check(*tokenizers[data[0] / 2 % tokenizers.size()], text, data[0] % 2 == 1);
+  tokend::Fuzz(absl::string_view(reinterpret_cast<const char*>(data), size));
   return 0;
 }

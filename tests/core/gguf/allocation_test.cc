@@ -26,7 +26,6 @@ namespace tokend::gguf {
 namespace {
 
 using ::tokend::testing::Bytes;
-using ::tokend::testing::GgufString;
 using ::tokend::testing::GgufWriter;
 
 constexpr size_t kAllowance = 16 << 10;  // the File, messages, first blocks of containers

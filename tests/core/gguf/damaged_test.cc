@@ -12,9 +12,7 @@
 namespace tokend::gguf {
 namespace {
 
-using ::testing::Test;
 using ::tokend::testing::Bytes;
-using ::tokend::testing::GgufString;
 using ::tokend::testing::GgufWriter;
 
 constexpr uint32_t kF32 = 0;
