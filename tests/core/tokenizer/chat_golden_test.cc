@@ -110,24 +110,52 @@ TEST(ChatGoldenTest, OnlyPlainChatMlIsRecognised) {
   EXPECT_EQ(recognised, (std::set<std::string>{"MiMo-VL", "Qwen-Qwen2.5-7B-Instruct"}));
 }
 
-TEST(ChatGoldenTest, SmolLm2) {
-  const auto path = testing::SmolLm2File();
-  if (!path.has_value()) {
-    GTEST_SKIP() << "no SmolLM2-135M-Instruct: ./dev model smollm2, or $TOKEND_TEST_MODEL";
+class SmolLm2ChatTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto path = testing::SmolLm2File();
+    if (!path.has_value()) {
+      GTEST_SKIP() << "no SmolLM2-135M-Instruct: ./dev model smollm2, or $TOKEND_TEST_MODEL";
+    }
+    auto file = gguf::File::Open(*path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    auto tokenizer = Tokenizer::Create(**file);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    auto chat_template = ChatTemplate::Create(**file, tokenizer->get());
+    ASSERT_TRUE(chat_template.ok()) << chat_template.status();
+    source_ = std::string(*(*file)->GetString("tokenizer.chat_template"));
+    tokenizer_ = *std::move(tokenizer);
+    chat_template_ = *std::move(chat_template);
   }
-  const auto file = gguf::File::Open(*path);
-  ASSERT_TRUE(file.ok()) << file.status();
-  const auto tokenizer = Tokenizer::Create(**file);
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  const auto chat_template = ChatTemplate::Create(**file, tokenizer->get());
-  ASSERT_TRUE(chat_template.ok()) << chat_template.status();
+
+  std::string source_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ChatTemplate> chat_template_;
+};
+
+TEST_F(SmolLm2ChatTest, RendersAsJinjaDoes) {
   const json golden = json::parse(ReadFile("tests/core/tokenizer/chat_golden.json"));
-  EXPECT_EQ(*(*file)->GetString("tokenizer.chat_template"),
-            golden.at(0).at("template").get<std::string>());
+  EXPECT_EQ(source_, golden.at(0).at("template").get<std::string>());
   for (const json& item : golden.at(0).at("cases")) {
-    ExpectCase(**tokenizer, **chat_template, item);
-    ExpectSameInPieces(**chat_template, item);
+    ExpectCase(*tokenizer_, *chat_template_, item);
+    ExpectSameInPieces(*chat_template_, item);
   }
+}
+
+// The prompts of the logits' golden file, chats among them: ids by Hugging Face's tokenizers.
+TEST_F(SmolLm2ChatTest, PromptsHaveTheGoldenTokens) {
+  const json golden = json::parse(ReadFile("tests/golden/smollm2/goldens.json"));
+  int chats = 0;
+  for (const json& prompt : golden.at("prompts")) {
+    SCOPED_TRACE(prompt.at("name"));
+    const std::vector<int32_t> ids = prompt.at("ids");
+    EXPECT_EQ(*tokenizer_->Encode(prompt.at("text").get<std::string>(), {.parse_special = true}),
+              ids);
+    if (!prompt.contains("messages")) continue;
+    ++chats;
+    EXPECT_EQ(chat_template_->Render(Messages(prompt.at("messages")), {})->tokens, ids);
+  }
+  EXPECT_GE(chats, 2);
 }
 
 }  // namespace
