@@ -37,7 +37,6 @@ absl::StatusOr<engine::Request> TurnCall::Prepare(const google::protobuf::Messag
   output_.boot_id = env_->boot_id();
   output_.always_raw = turn.output().always_raw();
   if (out.session.has_value()) session_ = out.session->id;
-  context_->AddInitialMetadata("tokend-request-id", out.id);
   return out;
 }
 
@@ -56,6 +55,8 @@ absl::Status TurnCall::Admit(const google::protobuf::Message& request, const v1:
     TurnEnded(status, nullptr);
     return status;
   }
+  // Only now: whoever sees it knows that the turn was admitted.
+  context_->AddInitialMetadata("tokend-request-id", output_.request_id);
   bool gone = false;
   {
     base::MutexLock lock(&mu_);
