@@ -5,14 +5,14 @@
 namespace tokend::cpu::TOKEND_SIMD_NAMESPACE {
 namespace {
 
-// Register tiles: scores of kScoreRows queries x 1 or 2 (few queries: 4) strips,
-// outputs of kValueRows queries x kValueVecs x 16 dimensions.
+// Register tiles: scores of kTileRows queries x kStripsAtOnce strips, outputs of
+// kTileRows queries x kValueVecs x 16 dimensions.
 #if defined(TOKEND_SIMD_AVX512)
-constexpr int kScoreRows = 8, kValueRows = 6, kValueVecs = 4;
-constexpr int StripsAtOnce(int rows) { return rows <= 4 ? 4 : 2; }
+constexpr int kTileRows = 6, kStripsAtOnce = 4, kValueVecs = 4;
+#elif defined(TOKEND_SIMD_NEON)
+constexpr int kTileRows = 4, kStripsAtOnce = 1, kValueVecs = 1;
 #else
-constexpr int kScoreRows = 4, kValueRows = 3, kValueVecs = 2;
-constexpr int StripsAtOnce(int rows) { return rows <= 1 ? 2 : 1; }
+constexpr int kTileRows = 3, kStripsAtOnce = 2, kValueVecs = 2;
 #endif
 
 // So few queries read the pages themselves; for more, a piece is widened to f32
@@ -54,18 +54,25 @@ template <typename T, int R, int S>
 void ScoreTile(const float* query, int head_dim, const T* const* keys, int64_t stride,
                float* scores) {
   Vec sums[R][S];
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int s = 0; s < S; ++s) sums[r][s] = Zero();
   }
   for (int d = 0; d < head_dim; ++d) {
     Vec key[S];
+#pragma GCC unroll 8
     for (int s = 0; s < S; ++s) key[s] = Load(keys[s] + d * stride);
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const Vec q = Set1(query[r * head_dim + d]);
+#pragma GCC unroll 8
       for (int s = 0; s < S; ++s) sums[r][s] = Fma(q, key[s], sums[r][s]);
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int s = 0; s < S; ++s) Store(scores + r * kPieceTokens + s * kLanes, sums[r][s]);
   }
 }
@@ -74,13 +81,12 @@ void ScoreTile(const float* query, int head_dim, const T* const* keys, int64_t s
 template <typename T, int R>
 void ScoreRows(const float* query, int head_dim, const Strips<T>& strips, const Range& wanted,
                float* scores) {
-  constexpr int kAtOnce = StripsAtOnce(R);
   for (int s = 0; s < kPieceStrips;) {
     int count = 0;
-    while (s + count < kPieceStrips && count < kAtOnce && wanted.Touches(s + count)) ++count;
-    if (count == kAtOnce) {
-      ScoreTile<T, R, kAtOnce>(query, head_dim, strips.keys + s, strips.key_stride,
-                               scores + s * kLanes);
+    while (s + count < kPieceStrips && count < kStripsAtOnce && wanted.Touches(s + count)) ++count;
+    if (count == kStripsAtOnce) {
+      ScoreTile<T, R, kStripsAtOnce>(query, head_dim, strips.keys + s, strips.key_stride,
+                                     scores + s * kLanes);
     } else {
       for (int i = s; i < s + count; ++i) {
         ScoreTile<T, R, 1>(query, head_dim, strips.keys + i, strips.key_stride,
@@ -96,7 +102,7 @@ void ScoreQueries(int rows, const float* query, int head_dim, const Strips<T>& s
                   const Range& wanted, float* scores) {
 #define TOKEND_CASE(R)                                                 \
   case R:                                                              \
-    if constexpr (R <= kScoreRows) {                                   \
+    if constexpr (R <= kTileRows) {                                    \
       return ScoreRows<T, R>(query, head_dim, strips, wanted, scores); \
     }                                                                  \
     break;
@@ -107,8 +113,6 @@ void ScoreQueries(int rows, const float* query, int head_dim, const Strips<T>& s
     TOKEND_CASE(4)
     TOKEND_CASE(5)
     TOKEND_CASE(6)
-    TOKEND_CASE(7)
-    TOKEND_CASE(8)
   }
 #undef TOKEND_CASE
 }
@@ -152,7 +156,9 @@ template <typename T, int R, int V>
 void ValueTile(const float* p, const Strips<T>& strips, const Range& range, int64_t d,
                int64_t dim_stride, float* out) {
   Vec sums[R][V];
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int v = 0; v < V; ++v) sums[r][v] = Zero();
   }
   const int64_t bounds[2][2] = {{0, range.sinks}, {range.begin, range.end}};
@@ -163,15 +169,20 @@ void ValueTile(const float* p, const Strips<T>& strips, const Range& range, int6
       const T* row = strips.values[strip] + j % kStripTokens * strips.value_stride + d;
       for (; j < stop; ++j, row += strips.value_stride) {
         Vec value[V];
+#pragma GCC unroll 8
         for (int v = 0; v < V; ++v) value[v] = Load(row + v * kLanes);
+#pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
           const Vec weight = Set1(p[r * kPieceTokens + j]);
+#pragma GCC unroll 8
           for (int v = 0; v < V; ++v) sums[r][v] = Fma(weight, value[v], sums[r][v]);
         }
       }
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int v = 0; v < V; ++v) Store(out + r * dim_stride + d + v * kLanes, sums[r][v]);
   }
 }
@@ -191,7 +202,7 @@ void ValueQueries(int rows, const float* p, const Strips<T>& strips, const Range
                   int64_t dim_stride, float* out) {
 #define TOKEND_CASE(R)                                           \
   case R:                                                        \
-    if constexpr (R <= kValueRows) {                             \
+    if constexpr (R <= kTileRows) {                              \
       return ValueRows<T, R>(p, strips, range, dim_stride, out); \
     }                                                            \
     break;
@@ -213,8 +224,8 @@ void AttendStrips(const PieceView& piece, const QueryTile& tile, const Strips<T>
   const bool scaled = piece.dtype == base::KvDtype::kInt8;
   const int dim = piece.head_dim;
   auto position = [&](int q) { return tile.first_position + q / tile.group; };
-  for (int q = 0; q < queries; q += kScoreRows) {
-    const int count = static_cast<int>(Least(kScoreRows, queries - q));
+  for (int q = 0; q < queries; q += kTileRows) {
+    const int count = static_cast<int>(Least(kTileRows, queries - q));
     const Range block = Seen(piece, tile, position(q), position(q + count - 1));
     float* scores = scratch.scores + q * kPieceTokens;
     float* sink_scores = scratch.sink_scores + q * kPieceTokens;
@@ -229,11 +240,8 @@ void AttendStrips(const PieceView& piece, const QueryTile& tile, const Strips<T>
       Softmax(scratch, scaled, sink_query, own, block, scores + i * kPieceTokens,
               sink_scores + i * kPieceTokens, result.max + q + i, result.sum + q + i);
     }
-    for (int i = 0; i < count; i += kValueRows) {
-      const int rows = static_cast<int>(Least(kValueRows, count - i));
-      ValueQueries(rows, scores + i * kPieceTokens, strips, block, scratch.dim_stride,
-                   result.out + (q + i) * scratch.dim_stride);
-    }
+    ValueQueries(count, scores, strips, block, scratch.dim_stride,
+                 result.out + q * scratch.dim_stride);
   }
 }
 

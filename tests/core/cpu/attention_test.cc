@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -129,12 +131,21 @@ class Cache {
   std::vector<float> keys_, values_;
 };
 
+// One for each shape that a test asks for, used again: what an earlier case left in
+// it must not matter.
+const AttentionWorkspace& Workspace(int queries, int head_dim) {
+  static auto* workspaces = new std::map<std::pair<int, int>, AttentionWorkspace>;
+  auto [entry, is_new] = workspaces->try_emplace({queries, head_dim});
+  if (is_new) entry->second = *AttentionWorkspace::Create(queries, head_dim);
+  return entry->second;
+}
+
 // Rows [first, first + rows) of the case's queries: [rows, kv_heads, group, head_dim].
 std::vector<float> Attend(const Case& c, const Cache& cache, Isa isa, int first, int rows,
                           const std::vector<float>& query, const std::vector<float>& sink_query) {
   const AttentionKernels& kernels = GetAttentionKernels(isa);
   const int queries = rows * c.group;
-  const AttentionWorkspace workspace = *AttentionWorkspace::Create(queries, c.head_dim);
+  const AttentionWorkspace& workspace = Workspace(queries, c.head_dim);
   testing::GuardedBuffer<float> out(static_cast<size_t>(queries * c.kv_heads * c.head_dim));
   for (int head = 0; head < c.kv_heads; ++head) {
     for (int q = 0; q < queries; ++q) {
