@@ -67,8 +67,7 @@ absl::StatusOr<Finished> Scheduler::Finish(Turn& turn, const Ending& ending) {
   } else {
     outcome = std::move(finished);
   }
-  Close(turn, outcome);
-  return outcome;
+  return Close(turn, std::move(outcome));
 }
 
 void Scheduler::Fail(Turn& turn, const absl::Status& status) {
@@ -80,7 +79,7 @@ void Scheduler::Fail(Turn& turn, const absl::Status& status) {
     // The turn fails in any case; a version that cannot be made changes nothing.
     if (taken > 0) (void)Commit(turn, taken, kv::FinishReason::kUnspecified);
   }
-  Close(turn, status);
+  (void)Close(turn, status);
 }
 
 absl::StatusOr<std::string> Scheduler::Commit(Turn& turn, int64_t keep, kv::FinishReason reason) {
@@ -117,8 +116,9 @@ kv::Conversation Scheduler::FinalConversation(Turn& turn, int64_t keep) {
   return messages;
 }
 
-void Scheduler::Close(Turn& turn, const absl::StatusOr<Finished>& outcome) {
+absl::StatusOr<Finished> Scheduler::Close(Turn& turn, absl::StatusOr<Finished> outcome) {
   turn.ended = true;
+  ++closed_turns_;
   // What the turn held is free before anybody hears of its end.
   turn.branch.reset();
   turn.writer.reset();
@@ -129,8 +129,8 @@ void Scheduler::Close(Turn& turn, const absl::StatusOr<Finished>& outcome) {
   parts_.observer->OnRequestEnd(label, timings.total);
   std::optional<Finished> finished;
   if (outcome.ok()) {
+    outcome->timings = timings;
     finished = *outcome;
-    finished->timings = timings;
   }
   registry_.OnEnded(turn.key, finished, timings.total - timings.queue, now);
   if (finished.has_value()) {
@@ -138,6 +138,7 @@ void Scheduler::Close(Turn& turn, const absl::StatusOr<Finished>& outcome) {
   } else {
     turn.sink->OnFailed(outcome.status());
   }
+  return outcome;
 }
 
 }  // namespace tokend::engine

@@ -42,8 +42,9 @@ class Scheduler {
   // --- Engine thread. ---
 
   // Takes what came from other threads, ends what is over, starts what can start,
-  // and runs one step. False: there was nothing to run. kBackendFailed, once: all
-  // turns were failed, and no step is run any more.
+  // and runs one step. False: there is nothing to do until IdleTime(), or until
+  // somebody calls. kBackendFailed, once: all turns were failed, and no step is run
+  // any more.
   absl::StatusOr<bool> StepOnce();
   // How long there will be nothing to do if nobody calls; at most a second.
   absl::Duration IdleTime();
@@ -100,7 +101,8 @@ class Scheduler {
   void Fail(Turn& turn, const absl::Status& status);
   absl::StatusOr<std::string> Commit(Turn& turn, int64_t keep, kv::FinishReason reason);
   kv::Conversation FinalConversation(Turn& turn, int64_t tokens);
-  void Close(Turn& turn, const absl::StatusOr<Finished>& outcome);
+  // Returns the outcome with its timings, as the sink hears it.
+  absl::StatusOr<Finished> Close(Turn& turn, absl::StatusOr<Finished> outcome);
 
   const EngineOptions options_;
   const Engine::Parts parts_;
@@ -114,7 +116,8 @@ class Scheduler {
   sampling::Sampler sampler_;
   StepCost cost_;
   StepBatchBuilder batch_;
-  std::vector<int32_t> tokens_;          // scratch
+  std::vector<int32_t> tokens_;  // scratch
+  int64_t closed_turns_ = 0;
   std::optional<absl::Status> failure_;  // of the backend
   bool failure_told_ = false;
 };
