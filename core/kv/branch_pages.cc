@@ -86,6 +86,7 @@ absl::Status BranchState::Prepare(int64_t count) {
   {
     base::MutexLock lock(&store_->mu);
     if (!matched_) MatchLocked();
+    count = std::min(count, tokens() - computed_);
     DeriveTables();
     if (count > 1) SlideTo(computed_);
     TOKEND_RETURN_IF_ERROR(TakePages((computed_ + count - 1) / page_tokens_));
@@ -151,26 +152,30 @@ void BranchState::Advance(int64_t count) {
 int64_t BranchState::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {
   base::MutexLock lock(&store_->mu);
   const int64_t all = (tokens + page_tokens_ - 1) / page_tokens_;
+  const int64_t end =
+      current_ ? current_.node()->index + 1 + static_cast<int64_t>(prepared_.size()) : 0;
   int64_t needed = 0;
-  for (const LayerGroup& group : layout_->groups) {
-    int64_t most = all;
+  for (size_t g = 0; g < layout_->groups.size(); ++g) {
+    const LayerGroup& group = layout_->groups[g];
+    int64_t more = std::max<int64_t>(0, all - end);
     if (!group.full()) {
       // The window before a chunk's first position and the chunk, or the window
       // and the page more that a decode step keeps, wherever they start.
       const int64_t span =
           group.mask.window_tokens - 1 + std::max<int64_t>(chunk_tokens, page_tokens_ + 1);
-      most = (group.mask.sink_tokens + page_tokens_ - 1) / page_tokens_ +
-             (span + 2 * page_tokens_ - 2) / page_tokens_;
-      most = std::min(most, all);
+      const int64_t sinks = (group.mask.sink_tokens + page_tokens_ - 1) / page_tokens_;
+      const int64_t most = sinks + (span + 2 * page_tokens_ - 2) / page_tokens_;
+      // Pages with another owner do not come back when the window leaves them.
+      int64_t own = static_cast<int64_t>(prepared_.size());
+      if (current_) {
+        for (const Node* node :
+             store_->tree.Reach(current_.node(), current_.position(), group.mask)) {
+          if (node->windows[g].strong == 1) ++own;
+        }
+      }
+      more = std::min(more, std::max<int64_t>(0, most - own));
     }
-    int64_t held = 0;
-    if (derived_) {
-      held = static_cast<int64_t>(tables_[group.layers[0]].size());
-    } else if (current_) {
-      held = static_cast<int64_t>(
-          store_->tree.Reach(current_.node(), current_.position(), group.mask).size());
-    }
-    needed += std::max<int64_t>(0, most - held) * static_cast<int64_t>(group.layers.size());
+    needed += more * static_cast<int64_t>(group.layers.size());
   }
   return needed;
 }

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 
 namespace tokend::kv {
@@ -42,27 +42,30 @@ KvHarness::KvHarness(StoreOptions options)
                 .vocabulary_size = kVocabulary}) {
   EXPECT_TRUE(backend_.AllocateArena(options_.pages).ok());
   options_.on_page_freed = [this](base::PageId page) { backend_.Poison(page); };
-  auto store = SessionStore::Create(options_, &backend_, &clock_, base::NullObserver());
+  auto store = SessionStore::Create(options_, &backend_, &clock_, &observer_);
   EXPECT_TRUE(store.ok()) << store.status();
   store_ = *std::move(store);
 }
 
-namespace {
-
-std::vector<ops::AttentionMask> Masks(const RetentionPolicy& policy, int layers) {
+const testing::FakeReference& KvHarness::Reference(const RetentionPolicy& policy,
+                                                   const Tokens& tokens) {
+  if (references_.size() > 20000) references_.clear();
+  const std::string name = absl::StrCat(static_cast<int>(policy.kind), ",", policy.sink_tokens, ",",
+                                        policy.window_tokens, ",", policy.full_layers);
+  const auto found = references_.find({name, tokens});
+  if (found != references_.end()) return found->second;
   std::vector<ops::AttentionMask> masks;
-  for (int layer = 0; layer < layers; ++layer) masks.push_back(policy.Mask(layer));
-  return masks;
+  for (int layer = 0; layer < options_.layers; ++layer) masks.push_back(policy.Mask(layer));
+  testing::FakeReference reference(kVocabulary, masks);
+  reference.Append(tokens);
+  return references_.emplace(std::make_pair(name, tokens), std::move(reference)).first->second;
 }
-
-}  // namespace
 
 absl::Status KvHarness::Compute(Branch* branch, int chunk, int64_t end) {
   if (end == 0) end = branch->tokens();
   Tokens all;
   branch->ReadTokens(0, end, &all);
-  testing::FakeReference reference(kVocabulary, Masks(branch->retention(), options_.layers));
-  reference.Append(all);
+  const testing::FakeReference& reference = Reference(branch->retention(), all);
   while (branch->computed() < end) {
     const int64_t at = branch->computed();
     const int64_t count = std::min<int64_t>(chunk, end - at);
@@ -124,19 +127,11 @@ Tokens KvHarness::Read(absl::string_view id, std::optional<int64_t> version) {
 void KvHarness::Audit() {
   EXPECT_THAT(audit().Check(), ::testing::IsEmpty());
   EXPECT_THAT(backend_.problems(), ::testing::IsEmpty());
-  // Pages of one sequence come together, so that each reference is made once.
-  std::map<std::pair<std::string, Tokens>, testing::FakeReference> references;
   int wrong = 0;
   for (const StoreAudit::ResidentPage& page : audit().ResidentPages()) {
-    const std::string policy = std::to_string(static_cast<int>(page.policy.kind)) + "," +
-                               std::to_string(page.policy.sink_tokens) + "," +
-                               std::to_string(page.policy.window_tokens) + "," +
-                               std::to_string(page.policy.full_layers);
-    const auto [at, added] = references.try_emplace({policy, page.tokens}, kVocabulary,
-                                                    Masks(page.policy, options_.layers));
-    if (added) at->second.Append(page.tokens);
+    const testing::FakeReference& reference = Reference(page.policy, page.tokens);
     for (int row = 0; row < page.rows; ++row) {
-      const uint64_t want = at->second.Kv(page.layer, page.first_position + row);
+      const uint64_t want = reference.Kv(page.layer, page.first_position + row);
       if (backend_.RowValue(page.page, row) != want) ++wrong;
     }
   }

@@ -1,9 +1,11 @@
 #ifndef TOKEND_TESTS_CORE_KV_KV_HARNESS_H_
 #define TOKEND_TESTS_CORE_KV_KV_HARNESS_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -25,6 +27,33 @@ Tokens Concat(const Tokens& a, const Tokens& b);
 // Layers 3, page_tokens 4, 300 pages.
 StoreOptions SmallOptions();
 
+// Sums of what the store reports.
+class CountingObserver : public base::Observer {
+ public:
+  void OnStep(const base::StepReport&) override {}
+  void OnPrompt(int64_t, int64_t) override {}
+  void OnGeneratedTokens(int64_t) override {}
+  void OnFirstToken(absl::Duration) override {}
+  void OnInterToken(absl::Duration) override {}
+  void OnQueue(absl::Duration) override {}
+  void OnRequestEnd(absl::string_view, absl::Duration) override {}
+  void OnSessionOp(base::SessionOp op) override { ++ops[op]; }
+  void OnVersionConflict() override { ++conflicts; }
+  void OnPageCopies(int64_t pages) override { copies += pages; }
+  void OnEvictedPages(base::EvictionCause cause, int64_t pages) override {
+    evicted[cause] += pages;
+  }
+  void OnPrefixQuery(int64_t query_tokens, int64_t hit_tokens) override {
+    queried += query_tokens;
+    hits += hit_tokens;
+  }
+  void OnRecomputedTokens(int64_t tokens) override { recomputed += tokens; }
+
+  std::map<base::SessionOp, int64_t> ops;
+  std::map<base::EvictionCause, int64_t> evicted;
+  int64_t conflicts = 0, copies = 0, queried = 0, hits = 0, recomputed = 0;
+};
+
 // A store over a FakeBackend, and turns on it as the engine runs them.
 class KvHarness {
  public:
@@ -33,6 +62,7 @@ class KvHarness {
   SessionStore& store() { return *store_; }
   testing::FakeBackend& backend() { return backend_; }
   base::ManualClock& clock() { return clock_; }
+  CountingObserver& observer() { return observer_; }
   const StoreOptions& options() const { return options_; }
 
   // Steps of at most `chunk` positions until `end` (0: all) are computed. The
@@ -56,6 +86,9 @@ class KvHarness {
   // All tokens of the head (or the version).
   Tokens Read(absl::string_view id, std::optional<int64_t> version = std::nullopt);
 
+  // What FakeBackend must compute for these tokens under the policy.
+  const testing::FakeReference& Reference(const RetentionPolicy& policy, const Tokens& tokens);
+
   // Invariants, and the content of every resident page. Adds failures to the test.
   void Audit();
   StoreAudit audit() { return StoreAudit(store_.get()); }
@@ -64,8 +97,10 @@ class KvHarness {
   StoreOptions options_;
   testing::FakeBackend backend_;
   base::ManualClock clock_;
+  CountingObserver observer_;
   std::unique_ptr<SessionStore> store_;
   BranchStats last_stats_;
+  std::map<std::pair<std::string, Tokens>, testing::FakeReference> references_;
 };
 
 }  // namespace tokend::kv
