@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
+#include "core/tokenizer/utf8.h"
 #include "service/convert_output.h"
 #include "service/status.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -41,7 +42,7 @@ absl::string_view LevelName(LogLevel level) {
 
 std::string JsonString(absl::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
+  for (const char c : tokenizer::ReplaceInvalidUtf8(text)) {
     if (c == '"' || c == '\\') {
       absl::StrAppend(&out, "\\", absl::string_view(&c, 1));
     } else if (static_cast<unsigned char>(c) < 0x20) {

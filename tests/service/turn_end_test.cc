@@ -284,7 +284,7 @@ TEST(TurnEnd, DrainingRefusesAndFinishes) {
   TestServer server;
   server.Hold();
   OpenStream running(server.generation(), PromptTurn("x", 20));
-  running.reader->WaitForInitialMetadata();
+  server.WaitFor([&] { return server.engine().Snapshot().running == 1; });
   std::thread drain([&] { server.engine().Drain(absl::Seconds(10)); });
   RichStatus refused;
   server.WaitFor([&] {
