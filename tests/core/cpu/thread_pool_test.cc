@@ -1,0 +1,134 @@
+#include "core/cpu/thread_pool.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace tokend::cpu {
+namespace {
+
+std::unique_ptr<ThreadPool> MakePool(int threads, absl::Duration spin = absl::Microseconds(100)) {
+  ThreadPoolOptions options;
+  options.threads = threads;
+  options.spin = spin;
+  return *ThreadPool::Create(options);
+}
+
+class ThreadPoolTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(ThreadPoolTest, EveryChunkRunsOnce) {
+  const std::unique_ptr<ThreadPool> pool = MakePool(GetParam());
+  EXPECT_EQ(pool->threads(), GetParam());
+  for (const int64_t chunks : {0, 1, 2, 3, 17, 1000}) {
+    std::vector<std::atomic<int>> runs(static_cast<size_t>(chunks));
+    std::atomic<bool> bad_worker{false};
+    pool->RunPhase(chunks, [&](int64_t chunk, int worker) {
+      runs[static_cast<size_t>(chunk)].fetch_add(1);
+      if (worker < 0 || worker >= GetParam()) bad_worker = true;
+    });
+    for (const std::atomic<int>& count : runs) EXPECT_EQ(count, 1);
+    EXPECT_FALSE(bad_worker);
+  }
+}
+
+// What a phase wrote without atomics is there for the caller and for the next
+// phase, whoever runs it; a worker's scratch is used by one chunk at a time.
+TEST_P(ThreadPoolTest, PhasesAreOrdered) {
+  const std::unique_ptr<ThreadPool> pool = MakePool(GetParam());
+  constexpr int64_t kChunks = 37;
+  std::vector<int64_t> from(kChunks, 1), to(kChunks);
+  std::vector<int64_t> scratch(static_cast<size_t>(GetParam()));
+  for (int phase = 0; phase < 3000; ++phase) {
+    pool->RunPhase(kChunks, [&](int64_t chunk, int worker) {
+      int64_t& sum = scratch[static_cast<size_t>(worker)];
+      sum = from[static_cast<size_t>(chunk)];
+      sum += from[static_cast<size_t>((chunk + 1) % kChunks)];
+      to[static_cast<size_t>(chunk)] = sum % 1'000'003;
+    });
+    ASSERT_EQ(*std::min_element(to.begin(), to.end()), *std::max_element(to.begin(), to.end()));
+    from.swap(to);
+  }
+  int64_t want = 1;
+  for (int phase = 0; phase < 3000; ++phase) want = want * 2 % 1'000'003;
+  EXPECT_EQ(from[0], want);
+}
+
+// Phases of different sizes and functions at once after another, with pauses that
+// let workers fall asleep at any point.
+TEST_P(ThreadPoolTest, RandomPhases) {
+  const auto seed = static_cast<uint64_t>(std::random_device()());
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  const std::unique_ptr<ThreadPool> pool = MakePool(GetParam(), absl::Microseconds(20));
+  for (int phase = 0; phase < 2000; ++phase) {
+    const auto chunks = static_cast<int64_t>(random() % 20);
+    std::vector<int64_t> values(static_cast<size_t>(chunks), -1);
+    pool->RunPhase(chunks, [&values, phase](int64_t chunk, int) {
+      values[static_cast<size_t>(chunk)] = chunk * phase;
+    });
+    for (int64_t i = 0; i < chunks; ++i) ASSERT_EQ(values[static_cast<size_t>(i)], i * phase);
+    if (random() % 16 == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+    }
+  }
+}
+
+TEST_P(ThreadPoolTest, ShutsDownAsleepAndAwake) {
+  for (int round = 0; round < 50; ++round) {
+    const std::unique_ptr<ThreadPool> pool = MakePool(GetParam(), absl::Microseconds(10));
+    std::atomic<int> runs{0};
+    if (round % 2 == 0) pool->RunPhase(8, [&](int64_t, int) { ++runs; });
+    if (round % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, ::testing::Values(1, 2, 3, 8));
+
+TEST(ThreadPoolOptionsTest, RefusesBadThreadCounts) {
+  for (const int threads : {-1, 0, 257}) {
+    ThreadPoolOptions options;
+    options.threads = threads;
+    EXPECT_EQ(ThreadPool::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(ThreadPoolOptionsTest, PinningNeverFails) {
+  ThreadPoolOptions options;
+  options.threads = 5;  // perhaps more than processors
+  options.pin = true;
+  absl::StatusOr<std::unique_ptr<ThreadPool>> pool = ThreadPool::Create(options);
+  ASSERT_TRUE(pool.ok());
+  std::atomic<int> runs{0};
+  (*pool)->RunPhase(100, [&](int64_t, int) { ++runs; });
+  EXPECT_EQ(runs, 100);
+}
+
+double CpuSeconds() {
+  timespec time;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+TEST(ThreadPoolIdleTest, SleepsWhenThereIsNothingToDo) {
+  const std::unique_ptr<ThreadPool> pool = MakePool(4);
+  pool->RunPhase(100, [](int64_t, int) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const double before = CpuSeconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  // Three spinning workers would take 0.5 s at least, on any number of processors.
+  EXPECT_LT(CpuSeconds() - before, 0.05);
+}
+
+}  // namespace
+}  // namespace tokend::cpu
