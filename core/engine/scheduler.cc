@@ -115,6 +115,7 @@ EngineSnapshot Scheduler::Snapshot() {
 }
 
 absl::StatusOr<bool> Scheduler::StepOnce() {
+  const int64_t closed_before = closed_turns_;
   if (!failure_.has_value()) parts_.store->Maintain();
   TakeCommands();
   const absl::Duration now = parts_.clock->Monotonic();
@@ -138,7 +139,8 @@ absl::StatusOr<bool> Scheduler::StepOnce() {
   if (!status.ok()) Break(status);
   Sweep();
   if (failure_.has_value() && !std::exchange(failure_told_, true)) return *failure_;
-  return ran;
+  // Where a turn has ended, another may be able to start.
+  return ran || closed_turns_ != closed_before;
 }
 
 void Scheduler::TakeCommands() {

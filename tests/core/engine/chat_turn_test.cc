@@ -18,6 +18,7 @@ using namespace ::tokend::testing;  // NOLINT
 using base::ErrorReason;
 using kv::Role;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Message = ChatInput::Message;
 
 constexpr char kSystem[] = "<|im_start|>system\nBe brief.<|im_end|>\n";
@@ -166,11 +167,8 @@ TEST_F(ChatTurnTest, AnEditCutsTheReply) {
   ASSERT_EQ(after.size(), 5u);
   EXPECT_TRUE(after[2].cut);
   ExpectCovers(after);
-  EXPECT_EQ(Session()
-                .substr(0, Session().size() - 1)
-                .rfind(absl::StrCat("assistant\nHe<|im_end|>\n", User("Shorter"), kReply)),
-            Session().size() - 1 -
-                absl::StrCat("assistant\nHe<|im_end|>\n", User("Shorter"), kReply).size());
+  EXPECT_THAT(Session(),
+              HasSubstr(absl::StrCat("assistant\nHe<|im_end|>\n", User("Shorter"), kReply)));
 }
 
 TEST_F(ChatTurnTest, RawTurnsAreOpaque) {

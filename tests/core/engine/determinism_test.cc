@@ -1,0 +1,170 @@
+// What a turn says depends on its tokens, policy and sampling alone: not on
+// chunks, neighbours, caching, forks or rollbacks.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/engine/scheduler.h"
+#include "gtest/gtest.h"
+#include "tests/core/engine/harness.h"
+
+namespace tokend::engine {
+namespace {
+
+using namespace ::tokend::testing;  // NOLINT
+
+constexpr int kBaseTokens = 130;
+constexpr int kInputTokens = 71;
+constexpr int kOutputTokens = 40;
+
+std::vector<int32_t> Tokens(int count, int salt) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(kFirstByte + (i * i + 7 * i + salt) % 256);
+  return tokens;
+}
+
+class DeterminismTest : public ::testing::TestWithParam<kv::RetentionPolicy> {
+ protected:
+  HarnessOptions Options(int chunk) {
+    HarnessOptions options;
+    options.engine.max_running = 32;
+    options.engine.max_queued = 100;
+    options.engine.prefill_chunk_tokens = chunk;
+    options.pages = 3 * 1024;
+    return options;
+  }
+
+  Request OnSessionOf(absl::string_view id, Request request) {
+    request.session = OnSession(id);
+    request.session->spec_if_missing.retention = GetParam();
+    return request;
+  }
+
+  Request Base(absl::string_view id) {
+    return OnSessionOf(id, TokensRequest(Tokens(kBaseTokens, 1), 0));
+  }
+
+  Request Question(absl::string_view id) {
+    Request request = OnSessionOf(id, TokensRequest(Tokens(kInputTokens, 2), kOutputTokens));
+    request.sampling.temperature = 0.9f;
+    request.sampling.top_k = 40;
+    request.sampling.seed = 11;
+    request.sampling.repetition_penalty = 1.2f;
+    request.sampling.presence_penalty = 0.2f;
+    return request;
+  }
+
+  // Other turns, with lengths, seeds and ends of their own.
+  void AddNeighbours(Harness& harness, int count) {
+    for (int i = 0; i < count; ++i) {
+      Request request = TokensRequest(Tokens(5 + 17 * i % 200, 100 + i), 3 + i * 5 % 60);
+      request.sampling.temperature = i % 3 == 0 ? 0 : 1;
+      request.sampling.seed = i;
+      request.sampling.frequency_penalty = i % 2 == 0 ? 0 : 0.5f;
+      if (i % 4 == 1) request.input = TokenInput{Tokens(kBaseTokens, 1)};
+      harness.Submit(std::move(request));
+    }
+  }
+
+  // Base in one turn, question in the next, alone, chunks of a whole input.
+  std::vector<int32_t> Expected() {
+    Harness harness(Options(0));
+    harness.Run(Base("a"));
+    return harness.Run(Question("a"))->tokens();
+  }
+};
+
+TEST_P(DeterminismTest, ChunksAndNeighboursDoNotMatter) {
+  const auto expected = Expected();
+  ASSERT_EQ(expected.size(), static_cast<size_t>(kOutputTokens));
+  for (const int chunk : {0, 1, 7, 64, 512}) {
+    for (const int neighbours : {0, 1, 3, 31}) {
+      Harness harness(Options(chunk));
+      harness.Run(Base("a"));
+      AddNeighbours(harness, neighbours / 2);
+      const auto sink = harness.Submit(Question("a"));
+      AddNeighbours(harness, neighbours - neighbours / 2);
+      harness.RunUntilIdle();
+      EXPECT_EQ(sink->tokens(), expected) << "chunk " << chunk << ", neighbours " << neighbours;
+    }
+  }
+}
+
+TEST_P(DeterminismTest, ColdCachedForkedAndRolledBackAreTheSame) {
+  const auto expected = Expected();
+  for (const int chunk : {1, 7, 64, 512}) {
+    Harness harness(Options(chunk));
+    // Cold: base and question in one turn.
+    auto all = Tokens(kBaseTokens, 1);
+    for (const int32_t token : Tokens(kInputTokens, 2)) all.push_back(token);
+    Request cold = Question("cold");
+    cold.input = TokenInput{all};
+    // The penalties and the draw see the same tokens at the same positions.
+    EXPECT_EQ(harness.Run(cold)->tokens(), expected) << "cold, chunk " << chunk;
+    // Cached by another session of the same caller.
+    const auto cached = harness.Run([&] {
+      Request request = cold;
+      request.session->id = "cached";
+      return request;
+    }());
+    EXPECT_EQ(cached->tokens(), expected);
+    // Behind a window there may be nothing left that another session could use.
+    if (GetParam().window_tokens == 0) {
+      EXPECT_GT(cached->finished()->usage.cached_tokens, 0);
+    }
+    // Forked from the version of the base.
+    harness.Run(Base("a"));
+    ASSERT_TRUE(harness.store().Fork("p", "a", std::nullopt, "fork", std::nullopt).ok());
+    EXPECT_EQ(harness.Run(Question("fork"))->tokens(), expected);
+    // Rolled back behind other turns.
+    harness.Run(OnSessionOf("a", TokensRequest(Tokens(90, 3), 20)));
+    ASSERT_TRUE(harness.store().Rollback("p", "a", 1, std::nullopt).ok());
+    EXPECT_EQ(harness.Run(Question("a"))->tokens(), expected);
+    // Edited: the question again in the place of the answer.
+    Request edit = Question("a");
+    edit.session->from_position = kBaseTokens;
+    EXPECT_EQ(harness.Run(std::move(edit))->tokens(), expected);
+  }
+}
+
+TEST_P(DeterminismTest, WhatWasDroppedIsComputedAgainAlike) {
+  const auto expected = Expected();
+  HarnessOptions options = Options(64);
+  options.pages = 3 * 24;
+  Harness harness(options);
+  harness.Run(Base("a"));
+  // Needs all pages, so that none of the session's are left.
+  harness.Run(TokensRequest(Tokens(23 * 16, 4), 2));
+  const auto sink = harness.Run(Question("a"));
+  EXPECT_EQ(sink->tokens(), expected);
+  EXPECT_GT(sink->finished()->usage.recomputed_tokens, 0);
+}
+
+TEST_P(DeterminismTest, APausedTurnGoesOnAlike) {
+  const auto expected = Expected();
+  Harness harness(Options(7));
+  harness.Run(Base("a"));
+  const auto sink = harness.Submit(Question("a"));
+  AddNeighbours(harness, 5);
+  for (int i = 0; !sink->ended(); ++i) {
+    sink->SetWritable(i % 3 == 0);
+    harness.Step();
+  }
+  harness.RunUntilIdle();
+  EXPECT_EQ(sink->tokens(), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Policies, DeterminismTest,
+    ::testing::Values(kv::RetentionPolicy{},
+                      kv::RetentionPolicy{kv::RetentionPolicy::Kind::kSlidingWindow, 4, 48},
+                      kv::RetentionPolicy{kv::RetentionPolicy::Kind::kSlidingWindow, 0, 17}),
+    [](const auto& policy) {
+      const kv::RetentionPolicy& p = policy.param;
+      return p.window_tokens == 0 ? std::string("Full")
+                                  : absl::StrCat("Window", p.sink_tokens, "And", p.window_tokens);
+    });
+
+}  // namespace
+}  // namespace tokend::engine
