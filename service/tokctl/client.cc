@@ -36,6 +36,8 @@ std::unique_ptr<Client> Client::Connect(const Globals& globals) {
   auto client = std::unique_ptr<Client>(new Client(globals));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
+  // $http_proxy is for the web, not for a server on this machine or its bus.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // A server that starts a second from now should not cost many.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
@@ -67,8 +69,11 @@ bool Client::WaitUntilReady() {
     v1::GetModelResponse response;
     status = model_->GetModel(&context, {}, &response);
     if (status.ok() && response.ready()) return true;
-    const bool may_come = status.ok() || status.error_code() == grpc::StatusCode::UNAVAILABLE;
-    if (!may_come || absl::Now() + kPollInterval >= deadline) break;
+    const bool absent = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                        status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+    // It refuses this caller: the command's own call will say why.
+    if (!status.ok() && !absent) return true;
+    if (absl::Now() + kPollInterval >= deadline) break;
     absl::SleepFor(kPollInterval);
   }
   if (status.ok()) {

@@ -39,7 +39,8 @@ int main(int argc, char** argv) {
   app.add_option("--wait", globals.wait, "Wait so long for the server to be ready, e.g. 60s")
       ->check(CheckDuration);
   app.add_option("--token", globals.token, "Bearer token")->envname("TOKEND_TOKEN");
-  app.add_option("--ca-file", globals.ca_file, "Use TLS and trust these certificates (PEM)");
+  app.add_option("--ca-file", globals.ca_file, "Use TLS and trust these certificates (PEM)")
+      ->check(CLI::ExistingFile);
   app.add_flag("--json", globals.json, "Print JSON, errors too");
   AddChat(&app, &globals, &action);
   AddGenerate(&app, &globals, &action);

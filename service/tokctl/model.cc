@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "core/gguf/file.h"
 #include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/utf8.h"
 #include "service/tokctl/client.h"
 #include "service/tokctl/commands.h"
 #include "service/tokctl/output.h"
@@ -123,16 +124,27 @@ int Tokenize(const Globals& globals, const TokenizeOptions& options) {
   return PrintTokens(globals, response);
 }
 
+int PrintText(const Globals& globals, const v1::DetokenizeResponse& response) {
+  if (globals.json) {
+    PrintJson(response);
+  } else {
+    std::cout << response.text() << std::endl;
+  }
+  return kDone;
+}
+
 int DetokenizeLocally(const Globals& globals, const DetokenizeOptions& options) {
   const auto tokenizer = OpenTokenizer(globals, options.model_file);
   if (tokenizer == nullptr) return kBadModel;
-  const auto text = tokenizer->Detokenize(options.token_ids, options.skip_special);
-  if (!text.ok()) {
-    PrintFailure(globals, std::string(text.status().message()));
+  const auto raw = tokenizer->Detokenize(options.token_ids, options.skip_special);
+  if (!raw.ok()) {
+    PrintFailure(globals, std::string(raw.status().message()));
     return kRequestFailed;
   }
-  std::cout << *text << std::endl;
-  return kDone;
+  v1::DetokenizeResponse response;
+  response.set_raw(*raw);
+  response.set_text(tokenizer::ReplaceInvalidUtf8(*raw));
+  return PrintText(globals, response);
 }
 
 int Detokenize(const Globals& globals, const DetokenizeOptions& options) {
@@ -147,12 +159,7 @@ int Detokenize(const Globals& globals, const DetokenizeOptions& options) {
   v1::DetokenizeResponse response;
   const grpc::Status status = client->model()->Detokenize(&context, request, &response);
   if (!status.ok()) return PrintStatus(globals, status);
-  if (globals.json) {
-    PrintJson(response);
-  } else {
-    std::cout << response.text() << std::endl;
-  }
-  return kDone;
+  return PrintText(globals, response);
 }
 
 int ShowStats(const Globals& globals) {

@@ -1,0 +1,115 @@
+"""tokctl without a server: tokenising from a file, usage errors, nobody there."""
+
+import socket
+import tempfile
+import time
+import unittest
+
+from tokctl import BAD_MODEL, DONE, REFUSED, UNREACHABLE, USAGE, json_lines, run
+
+from harness import SHARED, SMOLLM2, main, need
+
+GPT2 = SHARED / "tokenizers" / "ggml-vocab-gpt-2.gguf"
+MARKER = "\n__ggml_vocab_test__\n"
+
+
+class VocabularyTest(unittest.TestCase):
+    def setUp(self):
+        need(GPT2)
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def write(self, text):
+        path = f"{self.folder}/text"
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        return path
+
+    def test_the_cases_of_the_vocabulary(self):
+        texts = GPT2.with_suffix(".gguf.inp").read_bytes().decode().split(MARKER)
+        lines = GPT2.with_suffix(".gguf.out").read_text().splitlines()
+        self.assertGreater(len(lines), 40)
+        for text, line in zip(texts, lines):
+            done = run("tokenize", "--model", GPT2, "--text-file", self.write(text),
+                       "--no-special", "--json")
+            self.assertEqual(done.code, DONE, done.err)
+            ids = json_lines(done.out)[0]["token_ids"]
+            self.assertEqual(ids, [int(part) for part in line.split()], text)
+
+    def test_people_get_a_list_that_detokenize_takes(self):
+        done = run("tokenize", "--model", GPT2, "--text", "Hello world")
+        self.assertEqual((done.code, done.out), (DONE, "15496,995\n"))
+        back = run("detokenize", "--model", GPT2, "15496,995")
+        self.assertEqual((back.code, back.out), (DONE, "Hello world\n"))
+        back = run("detokenize", "--json", "--model", GPT2, "15496,995")
+        self.assertEqual(json_lines(back.out)[0]["text"], "Hello world")
+        empty = run("tokenize", "--model", GPT2, "--no-special", "--text-file", "-", "--json")
+        self.assertEqual(json_lines(empty.out), [{"token_ids": []}])
+
+    def test_special_tokens_are_read_unless_told_not_to(self):
+        text = ("--text", "<|endoftext|>")
+        special = run("tokenize", "--model", GPT2, "--json", *text)
+        self.assertIn(50256, json_lines(special.out)[0]["token_ids"])
+        plain = run("tokenize", "--model", GPT2, "--no-special", "--json", *text)
+        self.assertNotIn(50256, json_lines(plain.out)[0]["token_ids"])
+
+    def test_a_whole_model_does_as_well(self):
+        need(SMOLLM2)
+        done = run("tokenize", "--model", SMOLLM2, "--text", "<|im_start|>", "--json")
+        self.assertEqual(json_lines(done.out)[0]["token_ids"], [1])
+
+    def test_bad_files_and_ids(self):
+        junk = self.write("no model at all" * 10)
+        for path in (junk, "/nowhere.gguf", self.folder):
+            done = run("tokenize", "--model", path, "--text", "x")
+            self.assertEqual((done.code, done.out), (BAD_MODEL, ""))
+            self.assertEqual(len(done.err.splitlines()), 1, done.err)
+            self.assertIn(str(path), done.err)
+            done = run("--json", "tokenize", "--model", path, "--text", "x")
+            self.assertIn(str(path), json_lines(done.err)[0]["message"])
+        done = run("tokenize", "--model", GPT2, "--text-file", "/nowhere")
+        self.assertEqual(done.code, REFUSED)
+        self.assertIn("/nowhere", done.err)
+        done = run("detokenize", "--model", GPT2, "99999999")
+        self.assertEqual(done.code, REFUSED)
+
+
+class UsageTest(unittest.TestCase):
+    def test_wrong_usage(self):
+        for arguments in (
+                (), ("frobnicate",), ("generate",), ("generate", "--prompt", "a", "--token-ids", "1"),
+                ("generate", "--prompt", "a", "--max-tokens", "many"),
+                ("generate", "--prompt", "a", "--on-conflict", "fight"), ("sessions",),
+                ("sessions", "rollback", "a"), ("sessions", "create", "a", "--sinks", "4"),
+                ("tokenize",), ("detokenize", "one"), ("chat",), ("model", "--wait", "soon"),
+                ("model", "--wait", "-1s")):
+            done = run(*arguments)
+            self.assertEqual(done.code, USAGE, arguments)
+            self.assertTrue(done.err, arguments)
+            self.assertEqual(done.out, "", arguments)
+
+    def test_help(self):
+        for arguments in (("--help",), ("generate", "--help"), ("sessions", "create", "--help")):
+            done = run(*arguments)
+            self.assertEqual((done.code, done.err), (DONE, ""))
+            self.assertTrue(done.out)
+        self.assertIn("Exit codes", run("--help").out)
+
+    def test_nobody_there(self):
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))  # not listening
+            address = f"127.0.0.1:{held.getsockname()[1]}"
+            for command in (("model",), ("stats",), ("sessions", "list"),
+                            ("generate", "--prompt", "a"),
+                            ("generate", "--prompt", "a", "--json"), ("tokenize", "--text", "a")):
+                done = run("--server", address, *command, seconds=60)
+                self.assertEqual((done.code, done.out), (UNREACHABLE, ""), done.err)
+                self.assertIn(address, done.err)
+            start = time.monotonic()
+            done = run("--server", address, "--wait", "1500ms", "model")
+            self.assertEqual(done.code, UNREACHABLE)
+            self.assertGreater(time.monotonic() - start, 1)
+        self.assertEqual(run("--server", "unix:/nowhere.sock", "model").code, UNREACHABLE)
+
+
+if __name__ == "__main__":
+    main()
