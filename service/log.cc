@@ -58,7 +58,7 @@ std::string JsonString(absl::string_view text) {
 // Bare where it is one word; else quoted.
 std::string TextValue(absl::string_view text) {
   const bool plain = !text.empty() && text.find_first_of(" =\"\\") == absl::string_view::npos;
-  const std::string escaped = absl::Utf8SafeCEscape(text);
+  const std::string escaped = absl::Utf8SafeCEscape(tokenizer::ReplaceInvalidUtf8(text));
   return plain && escaped == text ? escaped : absl::StrCat("\"", escaped, "\"");
 }
 

@@ -126,9 +126,10 @@ TEST(LogLines, AreQuotedAsTheirFormatNeeds) {
   const std::vector<LogField> fields = {
       {"plain", "a/b"}, {"space", "a b"}, {"evil", "\"\n\x01\xff="},
       {"empty", ""},    {"count", 3},     {"ratio", 1.5}};
-  EXPECT_EQ(FormatLogLine(false, LogLevel::kInfo, "turn", fields),
-            "level=info event=turn plain=a/b space=\"a b\" evil=\"\\\"\\n\\x01\xff=\" empty=\"\" "
-            "count=3 ratio=1.500");
+  EXPECT_EQ(
+      FormatLogLine(false, LogLevel::kInfo, "turn", fields),
+      "level=info event=turn plain=a/b space=\"a b\" evil=\"\\\"\\n\\001\xef\xbf\xbd=\" empty=\"\" "
+      "count=3 ratio=1.500");
   EXPECT_EQ(
       FormatLogLine(true, LogLevel::kError, "turn", {{"evil", "\"\n\x01\\\xff"}, {"count", 3}}),
       "\"level\":\"error\",\"event\":\"turn\",\"evil\":\"\\\"\\u000a\\u0001\\\\"
