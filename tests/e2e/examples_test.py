@@ -56,7 +56,8 @@ class ExamplesTest(DaemonTest):
     def test_reconnect(self):
         for name in ("reconnect", "reconnect_async"):
             self.assertRegex(self.run_example(name),
-                             r"(?s)Things to buy:.*sessions/note-\S+ is at version 2, \d+ tokens\n$")
+                             r"(?s)Things to buy:.*sessions/note-\S+ is at version 2, \d+ tokens"
+                             r"\n$")
 
     def test_readme(self):
         self.assertGreaterEqual(int(self.run_python("-c", README)), 3)

@@ -33,7 +33,8 @@ class Sessions(DaemonTest):
         return self.stubs.sessions.ReadTokens(s.ReadTokensRequest(name=name))
 
     def versions(self, session):
-        return list(self.stubs.sessions.ListVersions(s.ListVersionsRequest(parent=session)).versions)
+        request = s.ListVersionsRequest(parent=session)
+        return list(self.stubs.sessions.ListVersions(request).versions)
 
     def fork(self, source, session_id="", **fields):
         request = s.ForkSessionRequest(source=source, session_id=session_id, **fields)
@@ -54,7 +55,8 @@ class VersionTest(Sessions):
         self.assertEqual(first.started.base_version, "")
         second = self.say("sessions/commit", " and then")
         self.assertEqual(second.started.base_version, first.finished.version)
-        self.assertEqual(second.finished.usage.base_tokens, self.read(first.finished.version).tokens)
+        self.assertEqual(second.finished.usage.base_tokens,
+                         self.read(first.finished.version).tokens)
         head = self.session("sessions/commit")
         self.assertEqual(head.version, 2)
         tokens = list(self.read("sessions/commit").token_ids)

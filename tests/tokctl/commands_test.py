@@ -49,7 +49,8 @@ class CommandTest(DaemonTest):
         self.assertEqual(last["finished"]["reason"], "FINISH_REASON_LENGTH")
 
         (ids,) = self.json("tokenize", "--text", "Once upon a time")
-        (same,) = self.json("generate", *GREEDY, "--token-ids", ",".join(map(str, ids["token_ids"])))
+        numbers = ",".join(map(str, ids["token_ids"]))
+        (same,) = self.json("generate", *GREEDY, "--token-ids", numbers)
         self.assertEqual(same["text"], answer["text"])
         (same,) = self.json("generate", "--prompt-file", "-", *GREEDY, stdin="Once upon a time")
         self.assertEqual(same["text"], answer["text"])
@@ -75,7 +76,8 @@ class CommandTest(DaemonTest):
                 ("--frequency-penalty", "nan", "turn.sampling.frequency_penalty"),
                 ("--max-tokens", "-1", "turn.stop.max_output_tokens"),
                 ("--logprobs", "21", "turn.output.top_logprobs"),
-                ("--request-id", "a b", "turn.request_id"), ("--session", "a b", "turn.session.name"),
+                ("--request-id", "a b", "turn.request_id"),
+                ("--session", "a b", "turn.session.name"),
                 ("--stop", "x" * 257, "turn.stop.stop_strings")):
             error = self.refused("INVALID_FIELD", "generate", "--prompt", "x", option, bad)
             self.assertIn(field, error["message"])
@@ -89,7 +91,8 @@ class CommandTest(DaemonTest):
                          stdin="And of Italy?\n\nThank you.\n")
         self.assertIn("sessions/chat/versions/2", lines.err)
         self.assertIn("sessions/chat/versions/3", lines.err)
-        events = self.json("chat", "--max-tokens", "4", "--message", "Hello", "--system", "Be brief.")
+        events = self.json("chat", "--max-tokens", "4", "--message", "Hello",
+                           "--system", "Be brief.")
         self.assertIn("finished", events[-1])
 
     def test_sessions(self):
@@ -104,7 +107,8 @@ class CommandTest(DaemonTest):
         self.refused("SESSION_EXISTS", "sessions", "fork", "s", "branch")
         (back,) = self.json("sessions", "rollback", "s", "1")
         self.assertEqual(back["session"]["version"], "3")
-        self.refused("VERSION_MISMATCH", "sessions", "rollback", "s", "1", "--expected-version", "1")
+        self.refused("VERSION_MISMATCH", "sessions", "rollback", "s", "1",
+                     "--expected-version", "1")
 
         session, versions = self.json("sessions", "show", "s")
         self.assertEqual(session["session"]["name"], "sessions/s")

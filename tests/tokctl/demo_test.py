@@ -16,7 +16,8 @@ class DemoTest(unittest.TestCase):
                               capture_output=True, env={**os.environ, "TOKEND_BIN_DIR": str(BIN)})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         said = done.stdout + done.stderr
-        for pattern in (r"Paris", r"sessions/demo/versions/2", r"forked from +sessions/demo/versions/2",
+        for pattern in (r"Paris", r"sessions/demo/versions/2",
+                        r"forked from +sessions/demo/versions/2",
                         r"(?m)^VERSION +PARENT", r"(?m)^tokend_generated_tokens_total \d+",
                         r"(?m)^tokend_requests_total\{reason=\"\w+\"\} [1-9]",
                         r"[\d.]+ tokens/s while decoding, \d+ ms to the first token"):

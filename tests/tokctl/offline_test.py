@@ -76,7 +76,8 @@ class VocabularyTest(unittest.TestCase):
 class UsageTest(unittest.TestCase):
     def test_wrong_usage(self):
         for arguments in (
-                (), ("frobnicate",), ("generate",), ("generate", "--prompt", "a", "--token-ids", "1"),
+                (), ("frobnicate",), ("generate",),
+                ("generate", "--prompt", "a", "--token-ids", "1"),
                 ("generate", "--prompt", "a", "--max-tokens", "many"),
                 ("generate", "--prompt", "a", "--on-conflict", "fight"), ("sessions",),
                 ("sessions", "rollback", "a"), ("sessions", "create", "a", "--sinks", "4"),
