@@ -138,20 +138,26 @@ TEST_P(MatmulTest, SameBitsAsPlain) {
 
 // A row's bits do not depend on the rows beside it.
 TEST_P(MatmulTest, RowsAreIndependent) {
-  const int64_t cols = 1024, outputs = 40;
-  const int64_t most = isa() == Isa::kPlain ? 64 : 512;
-  const std::unique_ptr<TestMatrix> w = RandomMatrix(type(), outputs, cols, 5);
-  const ActivationBlocks x = Hold(mode(), isa(), RandomInputs(most * cols, 6), cols);
-  std::vector<float> alone(static_cast<size_t>(most * outputs));
-  for (int64_t r = 0; r < most; ++r) {
-    MatmulPanels(isa(), w->packed(), x, r, r + 1, 0, 2, alone.data(), outputs);
-  }
-  for (const int64_t rows : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 64, 95, 97, 512}) {
-    if (rows > most) continue;
-    std::vector<float> together(static_cast<size_t>(rows * outputs));
-    MatmulPanels(isa(), w->packed(), x, 0, rows, 0, 2, together.data(), outputs);
-    EXPECT_EQ(std::memcmp(together.data(), alone.data(), together.size() * sizeof(float)), 0)
-        << rows << " rows";
+  struct Case {
+    int64_t inputs;
+    std::vector<int64_t> row_counts;
+  };
+  // More than one chunk of inputs; more than one block of rows.
+  const Case cases[] = {{1024, {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 64}}, {256, {95, 97, 512}}};
+  for (const auto& [inputs, row_counts] : cases) {
+    const int64_t outputs = 40, most = row_counts.back();
+    const std::unique_ptr<TestMatrix> w = RandomMatrix(type(), outputs, inputs, 5);
+    const ActivationBlocks x = Hold(mode(), isa(), RandomInputs(most * inputs, 6), inputs);
+    std::vector<float> alone(static_cast<size_t>(most * outputs));
+    for (int64_t r = 0; r < most; ++r) {
+      MatmulPanels(isa(), w->packed(), x, r, r + 1, 0, 2, alone.data(), outputs);
+    }
+    for (const int64_t rows : row_counts) {
+      std::vector<float> together(static_cast<size_t>(rows * outputs));
+      MatmulPanels(isa(), w->packed(), x, 0, rows, 0, 2, together.data(), outputs);
+      EXPECT_EQ(std::memcmp(together.data(), alone.data(), together.size() * sizeof(float)), 0)
+          << rows << " rows";
+    }
   }
 }
 

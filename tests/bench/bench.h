@@ -1,0 +1,64 @@
+// Benchmarks: functions in a table (main.cc), one file each. They print as they
+// go and may be kept as JSON.
+#ifndef TOKEND_TESTS_BENCH_BENCH_H_
+#define TOKEND_TESTS_BENCH_BENCH_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "core/cpu/cpu_features.h"
+#include "core/cpu/thread_pool.h"
+
+namespace tokend::bench {
+
+struct Options {
+  int threads = 1;
+  cpu::Isa isa = cpu::Isa::kPlain;
+  std::string model_path;  // a GGUF file; empty: none was given
+};
+
+struct Result {
+  std::string bench;
+  std::string name;
+  double value = 0;
+  std::string unit;
+};
+
+// Collects results and prints each as it comes.
+class Report {
+ public:
+  void Start(absl::string_view bench);
+  void Add(absl::string_view name, double value, absl::string_view unit);
+  const std::vector<Result>& results() const { return results_; }
+  // A list of {"bench", "name", "value", "unit"}.
+  absl::Status WriteJson(const std::string& path) const;
+
+ private:
+  std::string bench_;
+  std::vector<Result> results_;
+};
+
+// Seconds of one call: the lower quartile of samples of a few milliseconds over
+// half a second, after one call to warm up. What a neighbour does to a machine
+// only ever adds time.
+double SecondsPerCall(absl::FunctionRef<void()> call);
+
+// Bytes per second that the pool reads, `bytes` at a time, from huge pages.
+absl::StatusOr<double> ReadBandwidth(cpu::ThreadPool* pool, int64_t bytes);
+// Multiply and add count as two. 0 where the instruction set has no such code here.
+double Int8PeakOpsPerSecond(cpu::ThreadPool* pool, cpu::Isa isa);
+double F32PeakOpsPerSecond(cpu::ThreadPool* pool, cpu::Isa isa);
+
+// The machine's limits.
+absl::Status RunLimits(const Options& options, Report* report);
+// The matmul kernels beside these limits.
+absl::Status RunKernels(const Options& options, Report* report);
+// The bare CPU backend on the model file.
+absl::Status RunDecode(const Options& options, Report* report);
+
+}  // namespace tokend::bench
+
+#endif  // TOKEND_TESTS_BENCH_BENCH_H_
