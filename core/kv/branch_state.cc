@@ -2,6 +2,7 @@
 #include "core/kv/branch_state.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
@@ -75,8 +76,13 @@ void BranchState::ReadTokens(int64_t begin, int64_t end, std::vector<int32_t>* o
   ReadLocked(begin, end, out);
 }
 
-bool BranchState::ReachIsWhole(Node* last) {
-  const int64_t position = (last->index + 1) * page_tokens_;
+Node* BranchState::BaseNode(int64_t position) const {
+  Node* const last = base_.claim.node();
+  const int64_t index = position / page_tokens_;
+  return index > last->index ? nullptr : store_->tree.Ancestor(last, index);
+}
+
+bool BranchState::ReachIsWhole(Node* last, int64_t position) {
   for (size_t g = 0; g < layout_->groups.size(); ++g) {
     for (const Node* node : store_->tree.Reach(last, position, layout_->groups[g].mask)) {
       if ((node->whole() >> g & 1) == 0) return false;
@@ -85,22 +91,32 @@ bool BranchState::ReachIsWhole(Node* last) {
   return true;
 }
 
-Node* BranchState::FindResumePoint(int64_t limit) {
+Node* BranchState::FindResumeNode(int64_t limit) {
   NodeTree& tree = store_->tree;
-  const int64_t most_nodes = limit / page_tokens_;
   Node* const base_end = tree.Ancestor(base_.claim.node(), pending_start_ / page_tokens_ - 1);
-  ResumeScan scan(*layout_);
   Node* best = tree.Ancestor(base_end, -1);
-  // A windowed session is usually whole where its last turn ended; then its
-  // length does not matter.
-  const int64_t usual = std::min({pending_start_, base_.computed, limit}) / page_tokens_;
-  if (!layout_->has_full && usual > 0) {
-    Node* const node = tree.Ancestor(base_end, usual - 1);
-    if (ReachIsWhole(node)) {
-      scan.StartAt(usual);
+  ResumeScan scan(*layout_);
+
+  // Where the base's turn ended, part of a node included if it is still there.
+  const int64_t usual = std::min(base_.computed, limit);
+  const int64_t rest = usual % page_tokens_;
+  const Node* const tail = rest > 0 ? BaseNode(usual) : nullptr;
+  const bool has_rest =
+      tail != nullptr && tail->resident == tail->all_groups() && tail->rows >= rest;
+  const auto consider = [&](Node* node) {
+    const bool at_usual = has_rest && scan.nodes() == usual / page_tokens_;
+    if (scan.CanResume() || (at_usual && scan.CanResume(usual))) best = node;
+  };
+  // A windowed session is mostly whole there; then its length does not matter.
+  if (!layout_->has_full && usual >= page_tokens_) {
+    Node* const node = tree.Ancestor(base_end, usual / page_tokens_ - 1);
+    const int64_t position = has_rest ? usual : usual - rest;
+    if (ReachIsWhole(node, position)) {
+      scan.StartAt(position);
       best = node;
     }
   }
+  const int64_t most_nodes = limit / page_tokens_;
   std::vector<Node*> path;
   for (Node* node = tree.Ancestor(base_end, std::min(base_end->index, most_nodes - 1));
        node->index >= scan.nodes(); node = node->parent) {
@@ -108,7 +124,7 @@ Node* BranchState::FindResumePoint(int64_t limit) {
   }
   for (auto node = path.rbegin(); node != path.rend(); ++node) {
     scan.Add((*node)->whole());
-    if (scan.CanResume()) best = *node;
+    consider(*node);
   }
   std::vector<int32_t> scratch;
   Node* node = base_end;
@@ -117,24 +133,17 @@ Node* BranchState::FindResumePoint(int64_t limit) {
     node = tree.FindChild(node, Tokens(begin, begin + page_tokens_, &scratch));
     if (node == nullptr) break;
     scan.Add(node->whole());
-    if (scan.CanResume()) best = node;
+    consider(node);
   }
   return best;
 }
 
-void BranchState::ChooseDonor(int64_t limit) {
-  const int64_t end = std::min(limit, computed_ + page_tokens_);
-  if (end <= computed_) return;
-  const int64_t index = computed_ / page_tokens_;
-  Node* own = base_.claim.node();
-  own = own->index < index ? nullptr : store_->tree.Ancestor(own, index);
+std::pair<Node*, int> BranchState::FindDonor(Node* resume, int64_t limit) {
+  const int64_t begin = (resume->index + 1) * page_tokens_;
+  const int64_t end = std::min(limit, begin + page_tokens_);
+  if (begin >= end) return {nullptr, 0};
   std::vector<int32_t> scratch;
-  const auto [donor, rows] =
-      store_->tree.FindDonor(current_.node(), own, Tokens(computed_, end, &scratch));
-  if (donor == nullptr) return;
-  donor_ = store_->tree.Take(donor, computed_, Claim::Kind::kStrong);
-  donor_rows_ = rows;
-  computed_ += rows;
+  return store_->tree.FindDonor(resume, BaseNode(begin), Tokens(begin, end, &scratch));
 }
 
 void BranchState::MatchPrefix() {
@@ -147,10 +156,12 @@ void BranchState::MatchLocked() {
   matched_ = true;
   // The last token is always computed: its logits are wanted.
   const int64_t limit = std::max<int64_t>(0, tokens() - 1);
-  Node* const resume = FindResumePoint(limit);
-  computed_ = (resume->index + 1) * page_tokens_;
+  Node* const resume = FindResumeNode(limit);
+  Node* donor = nullptr;
+  std::tie(donor, donor_rows_) = FindDonor(resume, limit);
+  computed_ = (resume->index + 1) * page_tokens_ + donor_rows_;
   current_ = store_->tree.Take(resume, computed_, Claim::Kind::kStrong);
-  ChooseDonor(limit);
+  if (donor != nullptr) donor_ = store_->tree.Take(donor, computed_, Claim::Kind::kStrong);
   store_->tree.Change(&base_.claim, Claim::Kind::kTokens);
   cached_tokens_ = computed_ - HiddenEverywhere(*layout_, computed_);
   store_->observer->OnPrefixQuery(tokens() - base_.computed,

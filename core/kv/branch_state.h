@@ -71,10 +71,14 @@ class BranchState {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   Node* FindOrAdd(Node* parent, absl::Span<const int32_t> tokens)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
-  // The last node of the longest sequence of whole nodes behind which work can resume.
-  Node* FindResumePoint(int64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
-  bool ReachIsWhole(Node* last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
-  void ChooseDonor(int64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  // The base's node that holds token `position`, or nullptr.
+  Node* BaseNode(int64_t position) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  // The last of the whole nodes behind which work can resume furthest, where need
+  // be with the rows that the base has of the next node.
+  Node* FindResumeNode(int64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  bool ReachIsWhole(Node* last, int64_t position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  std::pair<Node*, int> FindDonor(Node* resume, int64_t limit)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
 
   void DeriveTables() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   // Takes pages for nodes up to index `last`.

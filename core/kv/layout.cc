@@ -26,12 +26,11 @@ Layout MakeLayout(const RetentionPolicy& policy, int layers, int page_tokens) {
   return layout;
 }
 
-void ResumeScan::StartAt(int64_t index) {
-  nodes_ = index;
+void ResumeScan::StartAt(int64_t position) {
+  nodes_ = position / layout_.page_tokens;
   for (size_t g = 0; g < layout_.groups.size(); ++g) {
     TOKEND_CHECK(!layout_.groups[g].full());
-    first_[g] = Reachable(layout_.groups[g].mask, index * layout_.page_tokens, layout_.page_tokens)
-                    .first_page;
+    first_[g] = Reachable(layout_.groups[g].mask, position, layout_.page_tokens).first_page;
   }
 }
 
@@ -49,13 +48,12 @@ void ResumeScan::Add(uint32_t whole) {
   ++nodes_;
 }
 
-bool ResumeScan::CanResume() const {
+bool ResumeScan::CanResume(int64_t position) const {
   if (hopeless_) return false;
   for (size_t g = 0; g < layout_.groups.size(); ++g) {
     const LayerGroup& group = layout_.groups[g];
     if (group.full()) continue;
-    const ReachablePages reach =
-        Reachable(group.mask, nodes_ * layout_.page_tokens, layout_.page_tokens);
+    const ReachablePages reach = Reachable(group.mask, position, layout_.page_tokens);
     if (first_[g] > reach.first_page) return false;
     if (reach.sink_pages > 0 && sinks_missing_[g]) return false;
   }

@@ -39,13 +39,15 @@ class ResumeScan {
  public:
   explicit ResumeScan(const Layout& layout) : layout_(layout) {}
 
-  // Starts behind node `index` - 1 without having seen the nodes before: of each
-  // group all that a query at its end can reach is there.
-  void StartAt(int64_t index);
+  // Starts at `position` without having seen the whole nodes before: those that a
+  // query at `position` can reach are there.
+  void StartAt(int64_t position);
   // The next node; bit g of `whole`: all its rows are there in group g.
   void Add(uint32_t whole);
-  // Whether work can resume at the end of the last node.
-  bool CanResume() const;
+  // Whether work can resume at `position`, at or behind the last node's end, if
+  // the rows in between are there too.
+  bool CanResume(int64_t position) const;
+  bool CanResume() const { return CanResume(nodes_ * layout_.page_tokens); }
   // Whether no later node can change a no to a yes.
   bool Hopeless() const { return hopeless_; }
   int64_t nodes() const { return nodes_; }
