@@ -58,6 +58,10 @@ absl::Status RunLimits(const Options& options, Report* report);
 absl::Status RunKernels(const Options& options, Report* report);
 // The bare CPU backend on the model file.
 absl::Status RunDecode(const Options& options, Report* report);
+// llama.cpp beside us on the model file.
+absl::Status RunPeer(const Options& options, Report* report);
+// The cost of gRPC, and the daemon's memory.
+absl::Status RunGrpc(const Options& options, Report* report);
 
 }  // namespace tokend::bench
 

@@ -22,6 +22,8 @@ constexpr Bench kBenches[] = {
     {"limits", RunLimits, "read bandwidth, int8 and fp32 peak of this machine"},
     {"kernels", RunKernels, "matmul kernels by type and mode, as shares of the limits"},
     {"decode", RunDecode, "the bare CPU backend on the model: prefill, decode, where time goes"},
+    {"peer", RunPeer, "llama.cpp and the bare CPU backend on the model, in turns"},
+    {"grpc", RunGrpc, "decode through the daemon and through the bare engine; resident memory"},
 };
 
 }  // namespace

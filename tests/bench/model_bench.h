@@ -1,0 +1,50 @@
+#ifndef TOKEND_TESTS_BENCH_MODEL_BENCH_H_
+#define TOKEND_TESTS_BENCH_MODEL_BENCH_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/dtype.h"
+#include "core/cpu/cpu_backend.h"
+#include "core/ops/plan.h"
+#include "tests/support/paged_runner.h"
+
+namespace tokend::bench {
+
+double Median(std::vector<double> values);
+
+// The bare CPU backend on a model. Each call is one measurement.
+class ModelBench {
+ public:
+  // Room for sequences of `max_tokens` tokens in all.
+  static absl::StatusOr<std::unique_ptr<ModelBench>> Create(const ops::ModelPlan& plan, int threads,
+                                                            base::Activations activations,
+                                                            base::KvDtype kv_dtype,
+                                                            int64_t max_tokens);
+
+  // Tokens/s over one prompt from an empty cache.
+  absl::StatusOr<double> Prefill(int tokens);
+
+  // Tokens/s of `batch` sequences together over `steps` tokens each, each behind
+  // `context` tokens.
+  absl::StatusOr<double> Decode(int batch, int context, int steps);
+
+  const cpu::CpuBackend& backend() const { return *backend_; }
+
+ private:
+  ModelBench() = default;
+
+  std::vector<int32_t> Tokens(int count) const;
+  absl::Status Feed(const std::vector<testing::PagedRunner::Sequence*>& sequences,
+                    const std::vector<int32_t>& tokens);
+
+  int64_t vocabulary_ = 0;
+  std::unique_ptr<cpu::CpuBackend> backend_;
+  std::unique_ptr<testing::PagedRunner> runner_;
+};
+
+}  // namespace tokend::bench
+
+#endif  // TOKEND_TESTS_BENCH_MODEL_BENCH_H_
