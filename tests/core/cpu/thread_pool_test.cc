@@ -93,7 +93,130 @@ TEST_P(ThreadPoolTest, ShutsDownAsleepAndAwake) {
   }
 }
 
+// A phase with backups on plain memory: what it reads changes as soon as it ends.
+struct BackupPhase {
+  BackupPhase(int threads, int64_t chunks)
+      : inputs(static_cast<size_t>(chunks)),
+        outputs(static_cast<size_t>(chunks)),
+        published(static_cast<size_t>(chunks)),
+        workers(static_cast<size_t>(threads)) {}
+
+  struct Worker {
+    std::vector<int64_t> inputs;
+    int64_t result = 0;
+    std::minstd_rand random;
+  };
+
+  std::vector<int64_t> inputs, outputs;
+  std::vector<int> published;
+  std::atomic<bool> open{false};
+  std::atomic<int> bad_calls{0};
+  std::vector<Worker> workers;
+  // Called in every Compute.
+  void (*disturb)(BackupPhase* phase, int64_t chunk, int worker) = nullptr;
+};
+
+struct BackupJob {
+  BackupPhase* phase;
+
+  void Load(int worker) const {
+    if (!phase->open) ++phase->bad_calls;
+    phase->workers[static_cast<size_t>(worker)].inputs = phase->inputs;
+  }
+  void Compute(int64_t chunk, int worker) const {
+    BackupPhase::Worker& self = phase->workers[static_cast<size_t>(worker)];
+    if (phase->disturb != nullptr) phase->disturb(phase, chunk, worker);
+    self.result = self.inputs[static_cast<size_t>(chunk)] * 3 + chunk;
+  }
+  void Publish(int64_t chunk, int worker) const {
+    if (!phase->open) ++phase->bad_calls;
+    phase->outputs[static_cast<size_t>(chunk)] = phase->workers[static_cast<size_t>(worker)].result;
+    ++phase->published[static_cast<size_t>(chunk)];
+  }
+};
+
+TEST_P(ThreadPoolTest, PhasesWithBackups) {
+  const auto seed = static_cast<unsigned>(std::random_device()());
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::minstd_rand random(seed);
+  constexpr int64_t kChunks = 23;
+  BackupPhase phase(GetParam(), kChunks);
+  for (BackupPhase::Worker& worker : phase.workers) worker.random.seed(random());
+  // Some chunks are as late as if their thread had lost its processor.
+  phase.disturb = [](BackupPhase* of, int64_t, int worker) {
+    if (of->workers[static_cast<size_t>(worker)].random() % 200 != 0) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(300));
+  };
+  const std::unique_ptr<ThreadPool> pool = MakePool(GetParam());
+  for (int round = 1; round <= 1000; ++round) {
+    const auto chunks = static_cast<int64_t>(random() % (kChunks + 1));
+    for (int64_t& input : phase.inputs) input = round * 1000 + static_cast<int64_t>(random() % 999);
+    phase.published.assign(kChunks, 0);
+    phase.open = true;
+    pool->RunPhaseWithBackups(chunks, BackupJob{&phase});
+    phase.open = false;
+    for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
+      const auto i = static_cast<size_t>(chunk);
+      ASSERT_EQ(phase.published[i], chunk < chunks ? 1 : 0);
+      if (chunk < chunks) {
+        ASSERT_EQ(phase.outputs[i], phase.inputs[i] * 3 + chunk);
+      }
+    }
+    if (random() % 4 != 0) continue;
+    std::atomic<int> plain{0};
+    pool->RunPhase(5, [&](int64_t, int) { ++plain; });
+    ASSERT_EQ(plain, 5);
+  }
+  EXPECT_EQ(phase.bad_calls, 0);
+}
+
+TEST_P(ThreadPoolTest, MoreChunksThanHaveBackups) {
+  const int64_t chunks = ThreadPool::kMaxBackupChunks + 1;
+  BackupPhase phase(GetParam(), chunks);
+  phase.open = true;
+  MakePool(GetParam())->RunPhaseWithBackups(chunks, BackupJob{&phase});
+  for (size_t i = 0; i < phase.outputs.size(); ++i) {
+    ASSERT_EQ(phase.outputs[i], static_cast<int64_t>(i));
+    ASSERT_EQ(phase.published[i], 1);
+  }
+  EXPECT_EQ(phase.bad_calls, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, ::testing::Values(1, 2, 3, 8));
+
+// A worker that stands still in the middle of a chunk holds up neither that phase
+// nor those behind it.
+TEST(ThreadPoolBackupTest, NobodyWaitsForAStoppedThread) {
+  static std::atomic<bool> stopped, go_on;
+  stopped = go_on = false;
+  BackupPhase phase(2, 8);
+  phase.disturb = [](BackupPhase*, int64_t, int worker) {
+    if (worker == 0) {
+      // Leaves something for the other one.
+      while (!stopped) std::this_thread::yield();
+    } else {
+      stopped = true;
+      while (!go_on) std::this_thread::yield();
+    }
+  };
+  {
+    const std::unique_ptr<ThreadPool> pool = MakePool(2);
+    for (int round = 0; round < 100; ++round) {
+      for (int64_t& input : phase.inputs) input += round;
+      phase.open = true;
+      pool->RunPhaseWithBackups(8, BackupJob{&phase});
+      phase.open = false;
+      for (int64_t chunk = 0; chunk < 8; ++chunk) {
+        const auto i = static_cast<size_t>(chunk);
+        ASSERT_EQ(phase.outputs[i], phase.inputs[i] * 3 + chunk);
+      }
+    }
+    EXPECT_TRUE(stopped);
+    go_on = true;
+  }
+  for (const int count : phase.published) EXPECT_EQ(count, 100);
+  EXPECT_EQ(phase.bad_calls, 0);
+}
 
 TEST(ThreadPoolOptionsTest, RefusesBadThreadCounts) {
   for (const int threads : {-1, 0, 257}) {
