@@ -10,6 +10,11 @@
 #include "tests/core/gguf/parse.h"
 #include "tests/support/gguf_writer.h"
 
+// GCC takes the malloc and free behind these operators for a mismatch.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+#endif
+
 namespace {
 std::atomic<size_t> g_allocated_bytes = 0;
 }
