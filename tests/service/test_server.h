@@ -121,6 +121,15 @@ struct RichStatus {
 
 RichStatus Rich(const grpc::Status& status);
 
+// One unary call: Call(server.sessions(), &Stub::GetSession, request, &response).
+template <typename Stub, typename Request, typename Response>
+RichStatus Call(Stub& stub,
+                grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                const Request& request, Response* response) {
+  grpc::ClientContext context;
+  return Rich((stub.*method)(&context, request, response));
+}
+
 // All of a stream.
 struct StreamResult {
   RichStatus status;
