@@ -22,7 +22,8 @@ struct Avx2Simd {
   static constexpr int kRegisters = 16;
   static constexpr int kTileRows = 3;
   static constexpr int VectorsFor(int rows) { return rows == 1 ? 4 : 2; }
-  static constexpr int kUnpackRows = 13;
+  // See matmul_formats.h.
+  static constexpr int kDirectRows = 2;
 
   static TOKEND_INLINE F Zero() { return _mm256_setzero_ps(); }
   static TOKEND_INLINE F Load(const float* p) { return _mm256_loadu_ps(p); }

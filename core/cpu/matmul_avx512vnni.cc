@@ -17,8 +17,8 @@ struct Avx512Vnni {
   static constexpr int kRegisters = 32;
   static constexpr int kTileRows = 6;
   static constexpr int VectorsFor(int /*rows*/) { return 2; }
-  // From so many rows on the saved unpacking pays for the trip through memory.
-  static constexpr int kUnpackRows = 13;
+  // See matmul_formats.h.
+  static constexpr int kDirectRows = 4;
   static constexpr bool kOffsetStarts = true;
 
   static TOKEND_INLINE F Zero() { return _mm512_setzero_ps(); }

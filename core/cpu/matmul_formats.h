@@ -30,7 +30,8 @@ struct BlockParts {
 //   kZero8    weights count from code 8
 //   kMinima   a minimum is added
 //   kGroups   scales per block and output
-//   kUnpack   worth unpacking once for many rows
+//   kDirectRows   up to so many rows are multiplied straight from the panel, more
+//                 through blocks unpacked once; 0: any number
 //   kBytesOf8 bytes of 8 blocks of a panel
 // Parts(panel, b) finds block b; Scale and Minimum give vector `v` of outputs.
 template <class S, class DotPolicy, bool kNibblesValue, bool kZero8Value, bool kMinimaValue>
@@ -40,7 +41,7 @@ struct SimpleFormat {
   static constexpr bool kZero8 = kZero8Value;
   static constexpr bool kMinima = kMinimaValue;
   static constexpr int kGroups = 1;
-  static constexpr bool kUnpack = kNibbles;
+  static constexpr int kDirectRows = kNibbles ? S::kDirectRows : 0;
   static constexpr int kCodeBytes = kNibbles ? kNibbleBytes : kByteBytes;
   static constexpr int kBlockBytes = kCodeBytes + (kMinima ? 128 : 64);
   static constexpr int kBytesOf8 = 8 * kBlockBytes;
@@ -65,7 +66,7 @@ struct SuperFormat {
   static constexpr bool kZero8 = false;
   static constexpr bool kMinima = true;
   static constexpr int kGroups = 1;
-  static constexpr bool kUnpack = true;
+  static constexpr int kDirectRows = kNibbles || S::kDirectRows == 0 ? S::kDirectRows : 1;
   static constexpr int kCodeBytes = kNibbles ? kNibbleBytes : kByteBytes;
   static constexpr int kBlockBytes = kCodeBytes + 64;
   static constexpr int kBytesOf8 = 128 + 8 * kBlockBytes;
@@ -93,7 +94,7 @@ struct HalvesFormat {
   static constexpr bool kZero8 = false;
   static constexpr bool kMinima = false;
   static constexpr int kGroups = 2;
-  static constexpr bool kUnpack = true;
+  static constexpr int kDirectRows = S::kDirectRows == 0 ? 0 : 1;
   static constexpr int kCodeBytes = kByteBytes;
   static constexpr int kBlockBytes = kCodeBytes + 64;
   static constexpr int kBytesOf8 = 64 + 8 * kBlockBytes;
@@ -131,17 +132,13 @@ struct alignas(64) UnpackedBlock {
   float second[kPanelOutputs];  // minimum, or the scale of group 1
 };
 
-// Format of the UnpackedBlocks of Source.
-template <class S, class Source>
+template <class S, class DotPolicy, bool kZero8Value, bool kMinimaValue, int kGroupsValue>
 struct UnpackedFormat {
-  // Where an accumulator can start anywhere, codes that count from 8 are moved to
-  // count from 128, which costs nothing in the kernel.
-  static constexpr bool kMovesZero = Source::kZero8 && S::kOffsetStarts;
-  using Dot = std::conditional_t<kMovesZero, typename S::OffsetDot, typename Source::Dot>;
+  using Dot = DotPolicy;
   static constexpr bool kNibbles = false;
-  static constexpr bool kZero8 = Source::kZero8 && !kMovesZero;
-  static constexpr bool kMinima = Source::kMinima;
-  static constexpr int kGroups = Source::kGroups;
+  static constexpr bool kZero8 = kZero8Value;
+  static constexpr bool kMinima = kMinimaValue;
+  static constexpr int kGroups = kGroupsValue;
   static constexpr int kBytesOf8 = 8 * sizeof(UnpackedBlock);
 
   static TOKEND_INLINE BlockParts Parts(const uint8_t* blocks, int64_t b) {
@@ -156,6 +153,17 @@ struct UnpackedFormat {
     return S::Load(reinterpret_cast<const float*>(parts.scales) + kPanelOutputs + v * S::kLanes);
   }
 };
+
+// Where an accumulator can start anywhere, codes that count from 8 are moved to
+// count from 128, which costs nothing in the kernel.
+template <class S, class Source>
+inline constexpr bool kMovesZero = Source::kZero8&& S::kOffsetStarts;
+
+// The format of unpacked blocks of Source.
+template <class S, class Source>
+using Unpacked = UnpackedFormat<
+    S, std::conditional_t<kMovesZero<S, Source>, typename S::OffsetDot, typename Source::Dot>,
+    Source::kZero8 && !kMovesZero<S, Source>, Source::kMinima, Source::kGroups>;
 
 // F32, F16, BF16 and what other types become in f32 mode: [32 inputs][32 outputs].
 template <class S>

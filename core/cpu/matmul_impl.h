@@ -20,9 +20,6 @@ inline constexpr int kChunkBlocks = 24;
 // The same in f32: 32 KB.
 inline constexpr int kFloatChunkBlocks = 8;
 
-// Rows for an instruction set that works straight from the panels.
-inline constexpr int kNeverUnpack = 0;
-
 template <class S>
 struct PanelWalk {
   using F = typename S::F;
@@ -53,35 +50,30 @@ struct PanelWalk {
     }
   }
 
-  // All `count` rows against `blocks` blocks. acc: [count][32].
-  template <class Tiles>
+  // All `count` rows against `blocks` blocks, at most kMost in a tile. acc: [count][32].
+  template <class Tiles, int kMost>
   static void RunRows(const uint8_t* weights, int64_t blocks, const uint8_t* rows,
                       int64_t row_bytes, int64_t count, bool first, float* acc) {
-    for (int64_t tiles = (count + S::kTileRows - 1) / S::kTileRows; tiles > 0; --tiles) {
+    for (int64_t tiles = (count + kMost - 1) / kMost; tiles > 0; --tiles) {
       const int64_t r = (count + tiles - 1) / tiles;
       switch (r) {
         case 1:
-          RunTile<Tiles, 1>(weights, blocks, rows, row_bytes, first, acc);
+          if constexpr (kMost >= 1) RunTile<Tiles, 1>(weights, blocks, rows, row_bytes, first, acc);
           break;
         case 2:
-          if constexpr (S::kTileRows >= 2)
-            RunTile<Tiles, 2>(weights, blocks, rows, row_bytes, first, acc);
+          if constexpr (kMost >= 2) RunTile<Tiles, 2>(weights, blocks, rows, row_bytes, first, acc);
           break;
         case 3:
-          if constexpr (S::kTileRows >= 3)
-            RunTile<Tiles, 3>(weights, blocks, rows, row_bytes, first, acc);
+          if constexpr (kMost >= 3) RunTile<Tiles, 3>(weights, blocks, rows, row_bytes, first, acc);
           break;
         case 4:
-          if constexpr (S::kTileRows >= 4)
-            RunTile<Tiles, 4>(weights, blocks, rows, row_bytes, first, acc);
+          if constexpr (kMost >= 4) RunTile<Tiles, 4>(weights, blocks, rows, row_bytes, first, acc);
           break;
         case 5:
-          if constexpr (S::kTileRows >= 5)
-            RunTile<Tiles, 5>(weights, blocks, rows, row_bytes, first, acc);
+          if constexpr (kMost >= 5) RunTile<Tiles, 5>(weights, blocks, rows, row_bytes, first, acc);
           break;
         case 6:
-          if constexpr (S::kTileRows >= 6)
-            RunTile<Tiles, 6>(weights, blocks, rows, row_bytes, first, acc);
+          if constexpr (kMost >= 6) RunTile<Tiles, 6>(weights, blocks, rows, row_bytes, first, acc);
           break;
       }
       count -= r;
@@ -93,7 +85,7 @@ struct PanelWalk {
   template <class Format>
   static void Unpack(const uint8_t* weights, int64_t count, UnpackedBlock* out) {
     constexpr int kCodesPerVector = S::kLanes * 4;
-    constexpr bool kMovesZero = UnpackedFormat<S, Format>::kMovesZero;
+    constexpr bool kMoves = kMovesZero<S, Format>;
     for (int64_t b = 0; b < count; ++b, ++out) {
       const BlockParts parts = Format::Parts(weights, b);
       if constexpr (Format::kNibbles) {
@@ -101,7 +93,7 @@ struct PanelWalk {
           const typename S::C codes = S::LoadCodes(parts.codes + i);
           typename S::C low = S::LowNibbles(codes);
           typename S::C high = S::HighNibbles(codes);
-          if constexpr (kMovesZero) {
+          if constexpr (kMoves) {
             low = S::AddCodes(low, 120);
             high = S::AddCodes(high, 120);
           }
@@ -127,8 +119,8 @@ struct PanelWalk {
   // One unpacked block as f32: [32 inputs][32 outputs].
   template <class Format>
   static void ToFloats(const UnpackedBlock& block, float* out) {
-    using Unpacked = UnpackedFormat<S, Format>;
-    const float from = Unpacked::Dot::kZero + (Unpacked::kZero8 ? 8.0f : 0.0f);
+    using From = Unpacked<S, Format>;
+    const float from = From::Dot::kZero + (From::kZero8 ? 8.0f : 0.0f);
     const F zero = S::Broadcast(&from);
     for (int q = 0; q < 8; ++q) {
       const float* scales = Format::kGroups == 2 && q >= 4 ? block.second : block.scale;
@@ -181,14 +173,14 @@ struct PanelWalk {
   }
 
   // Straight from the panel.
-  template <class Tiles>
+  template <class Tiles, int kMost>
   static void RunDirect(const PanelTask& task, const uint8_t* rows, int64_t count, float* acc) {
     // One tile reads the panel once and gains nothing from chunks.
-    const int64_t chunk = count <= S::kTileRows ? task.blocks : kChunkBlocks;
+    const int64_t chunk = count <= kMost ? task.blocks : kChunkBlocks;
     for (int64_t b = 0; b < task.blocks; b += chunk) {
       const int64_t left = task.blocks - b;
-      RunRows<Tiles>(task.panel + b / 8 * Tiles::kBytesOf8, left < chunk ? left : chunk,
-                     rows + b * Tiles::kRowBlockBytes, task.row_bytes, count, b == 0, acc);
+      RunRows<Tiles, kMost>(task.panel + b / 8 * Tiles::kBytesOf8, left < chunk ? left : chunk,
+                            rows + b * Tiles::kRowBlockBytes, task.row_bytes, count, b == 0, acc);
     }
   }
 
@@ -200,7 +192,7 @@ struct PanelWalk {
       const int64_t left = task.blocks - b;
       const int64_t blocks = left < kChunkBlocks ? left : kChunkBlocks;
       Unpack<Format>(task.panel + b / 8 * Format::kBytesOf8, blocks, unpacked);
-      RunRows<IntTiles<UnpackedFormat<S, Format>, Block>>(
+      RunRows<IntTiles<Unpacked<S, Format>, Block>, S::kTileRows>(
           unpacked[0].codes, blocks, rows + b * static_cast<int64_t>(sizeof(Block)), task.row_bytes,
           count, b == 0, acc);
     }
@@ -217,8 +209,9 @@ struct PanelWalk {
       Unpack<Format>(task.panel + b / 8 * Format::kBytesOf8, blocks, unpacked);
       for (int64_t i = 0; i < blocks; ++i) ToFloats<Format>(unpacked[i], floats[i]);
       using Tiles = FloatTiles<F32Format<S>>;
-      RunRows<Tiles>(reinterpret_cast<const uint8_t*>(floats), blocks,
-                     rows + b * Tiles::kRowBlockBytes, task.row_bytes, count, b == 0, acc);
+      RunRows<Tiles, S::kTileRows>(reinterpret_cast<const uint8_t*>(floats), blocks,
+                                   rows + b * Tiles::kRowBlockBytes, task.row_bytes, count, b == 0,
+                                   acc);
     }
   }
 
@@ -237,10 +230,12 @@ struct PanelWalk {
   template <class Format, class Block>
   static void RunInt(const PanelTask& task) {
     ForRowBlocks(task, [&](const uint8_t* rows, int64_t count, float* acc) {
-      if constexpr (Format::kUnpack && S::kUnpackRows != kNeverUnpack) {
-        if (count >= S::kUnpackRows) return RunUnpacked<Format, Block>(task, rows, count, acc);
+      constexpr int kDirect = Format::kDirectRows;
+      if constexpr (kDirect > 0) {
+        if (count > kDirect) return RunUnpacked<Format, Block>(task, rows, count, acc);
       }
-      RunDirect<IntTiles<Format, Block>>(task, rows, count, acc);
+      constexpr int kMost = kDirect > 0 ? kDirect : S::kTileRows;
+      RunDirect<IntTiles<Format, Block>, kMost>(task, rows, count, acc);
     });
   }
 
@@ -254,7 +249,7 @@ struct PanelWalk {
   template <class Format>
   static void RunFloat(const PanelTask& task) {
     ForRowBlocks(task, [&](const uint8_t* rows, int64_t count, float* acc) {
-      RunDirect<FloatTiles<Format>>(task, rows, count, acc);
+      RunDirect<FloatTiles<Format>, S::kTileRows>(task, rows, count, acc);
     });
   }
 

@@ -17,7 +17,8 @@ struct NeonDot {
   static constexpr int kRegisters = 32;
   static constexpr int kTileRows = 4;
   static constexpr int VectorsFor(int rows) { return rows <= 2 ? 4 : 2; }
-  static constexpr int kUnpackRows = 13;
+  // See matmul_formats.h.
+  static constexpr int kDirectRows = 2;
   static constexpr bool kOffsetStarts = false;
 
   static TOKEND_INLINE F Zero() { return vdupq_n_f32(0); }

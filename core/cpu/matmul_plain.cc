@@ -17,7 +17,8 @@ struct Plain {
   static constexpr int kRegisters = 16;
   static constexpr int kTileRows = 1;
   static constexpr int VectorsFor(int /*rows*/) { return 2; }
-  static constexpr int kUnpackRows = kNeverUnpack;
+  // See matmul_formats.h.
+  static constexpr int kDirectRows = 0;
   static constexpr bool kOffsetStarts = false;
 
   template <class T>
