@@ -208,7 +208,7 @@ void Daemon::Drain() {
 
 absl::Status Daemon::Run() {
   loader_ = std::thread([this] { Load(); });
-  const absl::Status ended = WaitForEnd();
+  absl::Status ended = WaitForEnd();
   if (!ended.ok()) return ended;
   Drain();
   Log(LogLevel::kInfo, "stopped");

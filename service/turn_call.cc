@@ -49,8 +49,7 @@ absl::Status TurnCall::Admit(const google::protobuf::Message& request, const v1:
     TurnEnded(prepared.status(), nullptr);
     return prepared.status();
   }
-  const absl::Status status =
-      caller_.serving->engine->Submit(*std::move(prepared), shared_from_this());
+  absl::Status status = caller_.serving->engine->Submit(*std::move(prepared), shared_from_this());
   if (!status.ok()) {
     TurnEnded(status, nullptr);
     return status;

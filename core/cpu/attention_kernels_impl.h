@@ -1,4 +1,7 @@
 // The bodies behind AttentionKernels; see simd.h for what may stand here.
+#ifndef TOKEND_CORE_CPU_ATTENTION_KERNELS_IMPL_H_
+#define TOKEND_CORE_CPU_ATTENTION_KERNELS_IMPL_H_
+
 #include "core/cpu/attention_kernels.h"
 #include "core/cpu/simd.h"
 
@@ -363,3 +366,5 @@ extern const AttentionKernels kAttentionKernels;
 const AttentionKernels kAttentionKernels = {AttendPiece, Merge, Finish};
 
 }  // namespace tokend::cpu::TOKEND_SIMD_NAMESPACE
+
+#endif  // TOKEND_CORE_CPU_ATTENTION_KERNELS_IMPL_H_

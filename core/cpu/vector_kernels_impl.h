@@ -1,4 +1,7 @@
 // The bodies behind VectorKernels; see simd.h for what may stand here.
+#ifndef TOKEND_CORE_CPU_VECTOR_KERNELS_IMPL_H_
+#define TOKEND_CORE_CPU_VECTOR_KERNELS_IMPL_H_
+
 #include "core/cpu/simd.h"
 #include "core/cpu/vector_kernels.h"
 
@@ -145,3 +148,5 @@ extern const VectorKernels kVectorKernels;
 const VectorKernels kVectorKernels = {RmsNorm, SwiGlu, Rotate, StoreKv};
 
 }  // namespace tokend::cpu::TOKEND_SIMD_NAMESPACE
+
+#endif  // TOKEND_CORE_CPU_VECTOR_KERNELS_IMPL_H_

@@ -50,20 +50,24 @@ absl::StatusOr<Finished> Scheduler::Finish(Turn& turn, const Ending& ending) {
   finished.reason = ending.reason;
   finished.stop_token_id = ending.stop_token;
   if (turn.output.match().has_value()) finished.stop_string = turn.output.matched_string();
-  turn.usage.output_tokens = static_cast<int32_t>(turn.output_tokens.size());
-  if (turn.branch != nullptr) {
+  const bool started = turn.timer.phase() != PhaseTimer::kQueue;
+  if (started) {
     const kv::BranchStats stats = turn.branch->stats();
+    turn.usage.output_tokens = static_cast<int32_t>(turn.output_tokens.size());
     turn.usage.cached_tokens = stats.cached_tokens;
     turn.usage.evicted_tokens = stats.evicted_tokens;
     turn.usage.recomputed_tokens = stats.recomputed_tokens;
+    finished.usage = turn.usage;
   }
-  finished.usage = turn.usage;
   absl::StatusOr<Finished> outcome;
-  const bool started = turn.timer.phase() != PhaseTimer::kQueue;
   if (started && ending.keep.has_value()) {
     auto version = Commit(turn, *ending.keep, ending.reason);
-    if (version.ok()) finished.version = *std::move(version);
-    outcome = version.ok() ? absl::StatusOr<Finished>(std::move(finished)) : version.status();
+    if (version.ok()) {
+      finished.version = *std::move(version);
+      outcome = std::move(finished);
+    } else {
+      outcome = version.status();
+    }
   } else {
     outcome = std::move(finished);
   }
@@ -138,6 +142,7 @@ absl::StatusOr<Finished> Scheduler::Close(Turn& turn, absl::StatusOr<Finished> o
   } else {
     turn.sink->OnFailed(outcome.status());
   }
+  registry_.OnToldEnd();
   return outcome;
 }
 

@@ -66,7 +66,7 @@ absl::Status Scheduler::Prepare(std::vector<int>& rows) {
 absl::Status Scheduler::PrepareTurn(size_t index, std::vector<int>& rows) {
   Turn& turn = *running_[index];
   while (true) {
-    const absl::Status status = turn.branch->Prepare(rows[index]);
+    absl::Status status = turn.branch->Prepare(rows[index]);
     if (status.ok() || !absl::IsResourceExhausted(status)) return status;
     if (rows[index] > options_.page_tokens) {
       rows[index] = std::max(options_.page_tokens, rows[index] / 2);

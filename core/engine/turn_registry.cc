@@ -33,6 +33,7 @@ absl::Status TurnRegistry::Reserve(const std::string& key, absl::string_view req
   active_.emplace(key, std::move(active));
   by_sink_.emplace(sink, key);
   ++counts_.waiting;
+  ++open_;
   return absl::OkStatus();
 }
 
@@ -43,6 +44,7 @@ void TurnRegistry::Abandon(const std::string& key) {
     deferred = std::move(active_.at(key).deferred);
     Erase(key);
   }
+  OnToldEnd();
   for (Command& command : deferred) {
     auto* stop = std::get_if<StopCommand>(&command);
     if (stop != nullptr) stop->done(NoSuchTurn(stop->request_id));
@@ -117,7 +119,7 @@ std::optional<absl::Duration> TurnRegistry::drain_deadline() {
 
 void TurnRegistry::WaitUntilEmpty() {
   base::MutexLock lock(&mu_);
-  while (!active_.empty()) emptied_.Wait(&mu_);
+  while (open_ > 0) emptied_.Wait(&mu_);
 }
 
 TurnRegistry::Counts TurnRegistry::counts() {
@@ -168,7 +170,11 @@ void TurnRegistry::Erase(const std::string& key) {
   --(found->second.running ? counts_.running : counts_.waiting);
   by_sink_.erase(found->second.sink);
   active_.erase(found);
-  if (active_.empty()) emptied_.SignalAll();
+}
+
+void TurnRegistry::OnToldEnd() {
+  base::MutexLock lock(&mu_);
+  if (--open_ == 0) emptied_.SignalAll();
 }
 
 std::optional<Finished> TurnRegistry::FindEnded(const std::string& key, absl::Duration now) {

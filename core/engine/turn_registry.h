@@ -73,6 +73,7 @@ class TurnRegistry {
   // running at `deadline` (monotonic) at the latest.
   void BeginDrain(absl::Duration deadline);
   std::optional<absl::Duration> drain_deadline();
+  // Until every turn's sink has heard of its end.
   void WaitUntilEmpty();
 
   Counts counts();
@@ -88,6 +89,8 @@ class TurnRegistry {
   // `finished`: how it ended, remembered for the replay window; absent: it failed.
   void OnEnded(const std::string& key, const std::optional<Finished>& finished, absl::Duration ran,
                absl::Duration now);
+  // The sink has heard of it.
+  void OnToldEnd();
   std::optional<Finished> FindEnded(const std::string& key, absl::Duration now);
 
  private:
@@ -114,6 +117,7 @@ class TurnRegistry {
   absl::flat_hash_map<std::string, Active> active_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<const TurnSink*, std::string> by_sink_ ABSL_GUARDED_BY(mu_);
   Counts counts_ ABSL_GUARDED_BY(mu_);
+  int open_ ABSL_GUARDED_BY(mu_) = 0;  // active ones, and those that end just now
   std::vector<Command> commands_ ABSL_GUARDED_BY(mu_);
   bool woken_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Duration> drain_deadline_ ABSL_GUARDED_BY(mu_);

@@ -70,7 +70,7 @@ absl::Status BranchState::CopyDonorRows() {
     }
   }
   // The claim keeps the donor's pages; the engine thread alone could replace them.
-  const absl::Status status = store_->backend->CopyPages(copies);
+  absl::Status status = store_->backend->CopyPages(copies);
   base::MutexLock lock(&store_->mu);
   if (!status.ok()) {
     ReturnPages(0);

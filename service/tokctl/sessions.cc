@@ -151,8 +151,7 @@ grpc::Status AllVersions(Client* client, const std::string& id, v1::ListVersions
   request.set_parent(SessionName(id));
   do {
     v1::ListVersionsResponse page;
-    const grpc::Status status =
-        Call(client, &v1::SessionService::Stub::ListVersions, request, &page);
+    grpc::Status status = Call(client, &v1::SessionService::Stub::ListVersions, request, &page);
     if (!status.ok()) return status;
     for (const v1::Version& version : page.versions()) *all->add_versions() = version;
     request.set_page_token(page.next_page_token());

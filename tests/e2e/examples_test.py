@@ -39,7 +39,7 @@ class ExamplesTest(DaemonTest):
 
     def test_stream(self):
         for name in ("stream", "stream_async"):
-            self.assertRegex(self.run_example(name), r"(?s)sky.*\n\d+ tokens\n$")
+            self.assertRegex(self.run_example(name), r"(?s)\w.*\n\d+ tokens\n$")
 
     def test_barge_in(self):
         for name in ("barge_in", "barge_in_async"):

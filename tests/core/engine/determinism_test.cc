@@ -1,13 +1,17 @@
 // What a turn says depends on its tokens, policy and sampling alone: not on
 // chunks, neighbours, caching, forks or rollbacks.
+#include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/cpu/cpu_backend.h"
 #include "core/engine/scheduler.h"
 #include "gtest/gtest.h"
 #include "tests/core/engine/harness.h"
+#include "tests/support/random_model.h"
 
 namespace tokend::engine {
 namespace {
@@ -24,20 +28,67 @@ std::vector<int32_t> Tokens(int count, int salt) {
   return tokens;
 }
 
-class DeterminismTest : public ::testing::TestWithParam<kv::RetentionPolicy> {
+enum class Model { kFake, kF32, kInt16, kInt8 };
+
+struct Case {
+  Model model;
+  kv::RetentionPolicy retention;
+};
+
+// A small model with random weights on the CPU, whose free pages are all NaN.
+void UseCpu(base::Activations activations, base::KvDtype kv_dtype, HarnessOptions* options) {
+  static const RandomModel* const model = [] {
+    RandomModelOptions random;
+    random.vocabulary_size = kVocabulary;
+    random.layers = 3;
+    random.weight_type = base::WeightType::kQ4_1;
+    random.embedding_type = base::WeightType::kQ8_0;
+    return new RandomModel(random);
+  }();
+  cpu::CpuBackendOptions cpu;
+  cpu.threads = 2;
+  cpu.activations = activations;
+  cpu.kv_dtype = kv_dtype;
+  cpu.max_batch_tokens = options->engine.max_batch_tokens;
+  const std::shared_ptr<cpu::CpuBackend> backend =
+      cpu::CpuBackend::Create(model->plan(), cpu).value();
+  options->real_backend = backend;
+  options->on_page_freed = [backend](base::PageId page) {
+    cpu::KvArena* arena = backend->arena();
+    const int64_t half = arena->layout().half_page_bytes();
+    std::memset(arena->keys() + static_cast<int64_t>(page) * half, 0xff, half);
+    std::memset(arena->values() + static_cast<int64_t>(page) * half, 0xff, half);
+  };
+}
+
+class DeterminismTest : public ::testing::TestWithParam<Case> {
  protected:
   HarnessOptions Options(int chunk) {
     HarnessOptions options;
     options.engine.max_running = 32;
     options.engine.max_queued = 100;
     options.engine.prefill_chunk_tokens = chunk;
+    options.engine.max_batch_tokens = 640;
     options.pages = 3 * 1024;
+    switch (GetParam().model) {
+      case Model::kFake:
+        break;
+      case Model::kF32:
+        UseCpu(base::Activations::kF32, base::KvDtype::kF32, &options);
+        break;
+      case Model::kInt16:
+        UseCpu(base::Activations::kInt16, base::KvDtype::kF16, &options);
+        break;
+      case Model::kInt8:
+        UseCpu(base::Activations::kInt8, base::KvDtype::kInt8, &options);
+        break;
+    }
     return options;
   }
 
   Request OnSessionOf(absl::string_view id, Request request) {
     request.session = OnSession(id);
-    request.session->spec_if_missing.retention = GetParam();
+    request.session->spec_if_missing.retention = GetParam().retention;
     return request;
   }
 
@@ -110,7 +161,7 @@ TEST_P(DeterminismTest, ColdCachedForkedAndRolledBackAreTheSame) {
     }());
     EXPECT_EQ(cached->tokens(), expected);
     // Behind a window there may be nothing left that another session could use.
-    if (GetParam().window_tokens == 0) {
+    if (GetParam().retention.window_tokens == 0) {
       EXPECT_GT(cached->finished()->usage.cached_tokens, 0);
     }
     // Forked from the version of the base.
@@ -155,16 +206,23 @@ TEST_P(DeterminismTest, APausedTurnGoesOnAlike) {
   EXPECT_EQ(sink->tokens(), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Policies, DeterminismTest,
-    ::testing::Values(kv::RetentionPolicy{},
-                      kv::RetentionPolicy{kv::RetentionPolicy::Kind::kSlidingWindow, 4, 48},
-                      kv::RetentionPolicy{kv::RetentionPolicy::Kind::kSlidingWindow, 0, 17}),
-    [](const auto& policy) {
-      const kv::RetentionPolicy& p = policy.param;
-      return p.window_tokens == 0 ? std::string("Full")
-                                  : absl::StrCat("Window", p.sink_tokens, "And", p.window_tokens);
-    });
+constexpr kv::RetentionPolicy kFull;
+constexpr kv::RetentionPolicy kWindow = {kv::RetentionPolicy::Kind::kSlidingWindow, 4, 48};
+constexpr kv::RetentionPolicy kNarrow = {kv::RetentionPolicy::Kind::kSlidingWindow, 0, 17};
+
+std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
+  constexpr const char* kModels[] = {"Fake", "F32", "Int16", "Int8"};
+  const int64_t window = info.param.retention.window_tokens;
+  return absl::StrCat(kModels[static_cast<int>(info.param.model)],
+                      window == 0 ? "Full" : absl::StrCat("Window", window));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, DeterminismTest,
+                         ::testing::Values(Case{Model::kFake, kFull}, Case{Model::kFake, kWindow},
+                                           Case{Model::kFake, kNarrow}, Case{Model::kF32, kFull},
+                                           Case{Model::kInt16, kFull}, Case{Model::kInt16, kWindow},
+                                           Case{Model::kInt8, kFull}, Case{Model::kInt8, kNarrow}),
+                         CaseName);
 
 }  // namespace
 }  // namespace tokend::engine

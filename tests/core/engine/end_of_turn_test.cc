@@ -271,6 +271,16 @@ TEST(EndOfTurnTest, ABackendFailureEndsAllAndIsToldOnce) {
   EXPECT_FALSE(harness.TrySubmit(TokensRequest({5}, 1)).ok());
 }
 
+TEST(EndOfTurnTest, AFailedPageCopyIsABackendFailure) {
+  Harness harness;
+  harness.Run(OnA(TokensRequest(std::vector<int32_t>(20, 5), 1)));
+  const auto sink = harness.Submit(OnA(TokensRequest({6}, 1)));
+  harness.backend().fail_copy_in = 1;
+  EXPECT_EQ(base::GetErrorReason(harness.scheduler().StepOnce().status()),
+            ErrorReason::kBackendFailed);
+  EXPECT_EQ(base::GetErrorReason(*sink->failed()), ErrorReason::kBackendFailed);
+}
+
 TEST(EndOfTurnTest, WhatIsLeftAtTheEndOfTheSchedulerFails) {
   std::shared_ptr<RecordingSink> running;
   std::shared_ptr<RecordingSink> unseen;

@@ -213,18 +213,21 @@ CountingObserver::Counts CountingObserver::counts() const {
   return counts_;
 }
 
-Harness::Harness(const HarnessOptions& options) : backend_(options.backend) {
-  TOKEND_CHECK(backend_.AllocateArena(options.pages).ok());
+Harness::Harness(const HarnessOptions& options)
+    : backend_(options.backend), real_backend_(options.real_backend) {
+  ops::Backend* const backend = parts().backend;
+  TOKEND_CHECK(backend->AllocateArena(options.pages).ok());
   kv::StoreOptions store;
   store.layers = options.backend.layers;
   store.page_tokens = options.backend.page_tokens;
   store.pages = options.pages;
-  store.page_bytes = backend_.info().page_bytes;
+  store.page_bytes = backend->info().page_bytes;
   store.context_tokens = options.engine.context_tokens;
   store.model_fingerprint = "fake";
   store.share_prefixes = options.share_prefixes;
   store.on_page_freed = [this](base::PageId page) { backend_.Poison(page); };
-  store_ = kv::SessionStore::Create(store, &backend_, &clock_, &observer_).value();
+  if (real_backend_ != nullptr) store.on_page_freed = options.on_page_freed;
+  store_ = kv::SessionStore::Create(store, backend, &clock_, &observer_).value();
   engine::EngineOptions engine = options.engine;
   engine.page_tokens = options.backend.page_tokens;
   scheduler_ = std::make_unique<engine::Scheduler>(engine, parts());
@@ -250,7 +253,9 @@ Harness::~Harness() {
 }
 
 engine::Engine::Parts Harness::parts() {
-  return {&backend_, store_.get(), &TinyTokenizer(), &TinyChat(), &clock_, &observer_};
+  ops::Backend* backend = &backend_;
+  if (real_backend_ != nullptr) backend = real_backend_.get();
+  return {backend, store_.get(), &TinyTokenizer(), &TinyChat(), &clock_, &observer_};
 }
 
 std::shared_ptr<RecordingSink> Harness::Submit(engine::Request request) {

@@ -4,6 +4,7 @@
 #define TOKEND_TESTS_CORE_ENGINE_HARNESS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -112,6 +113,9 @@ struct HarnessOptions {
   int64_t pages = 3 * 512;
   FakeBackendOptions backend = {.vocabulary_size = kVocabulary};
   bool share_prefixes = false;
+  // In place of the fake one, with its arena; `backend` must describe it.
+  std::shared_ptr<ops::Backend> real_backend;
+  std::function<void(base::PageId)> on_page_freed;  // of the real one
 };
 
 class Harness {
@@ -122,7 +126,7 @@ class Harness {
 
   engine::Scheduler& scheduler() { return *scheduler_; }
   kv::SessionStore& store() { return *store_; }
-  FakeBackend& backend() { return backend_; }
+  FakeBackend& backend() { return backend_; }  // unused beside a real one
   base::ManualClock& clock() { return clock_; }
   CountingObserver::Counts counts() const { return observer_.counts(); }
   engine::Engine::Parts parts();
@@ -151,6 +155,7 @@ class Harness {
   base::ManualClock clock_;
   CountingObserver observer_;
   FakeBackend backend_;
+  const std::shared_ptr<ops::Backend> real_backend_;
   std::unique_ptr<kv::SessionStore> store_;
   std::unique_ptr<engine::Scheduler> scheduler_;
   absl::Duration fixed_;

@@ -1,6 +1,7 @@
 // The way of a turn: events, usage, timings, sessions.
 #include "core/engine/scheduler.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -295,6 +296,25 @@ TEST(SchedulerTest, TimingsFollowTheClock) {
   EXPECT_EQ(second.queue, absl::Milliseconds(50));
   EXPECT_EQ(second.time_to_first_token, absl::Milliseconds(60));
   EXPECT_EQ(second.total, absl::Milliseconds(80));
+}
+
+TEST(SchedulerTest, LongPromptsDoNotHoldUpDecoding) {
+  Harness harness;
+  harness.SetStepTime(absl::Milliseconds(5), absl::Milliseconds(1));
+  const auto decoding = harness.Submit(TokensRequest(Ascending(10), 400));
+  harness.Step(20);
+  const auto prompt = harness.Submit(TokensRequest(Ascending(700), 1));
+  size_t steps = harness.counts().steps.size();
+  while (!prompt->ended()) harness.Step();
+  const auto reports = harness.counts().steps;
+  absl::Duration longest;
+  for (; steps < reports.size(); ++steps) {
+    EXPECT_EQ(reports[steps].decode_tokens, 1);
+    longest = std::max(longest, reports[steps].duration);
+  }
+  EXPECT_LE(longest, absl::Milliseconds(50));
+  EXPECT_GE(longest, absl::Milliseconds(45));
+  EXPECT_LT(decoding->tokens().size(), 60u);
 }
 
 TEST(SchedulerTest, SnapshotCountsAndRates) {

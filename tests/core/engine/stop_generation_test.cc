@@ -132,6 +132,8 @@ TEST_F(StopGenerationTest, AQueuedTurnFinishesWithoutStarting) {
   EXPECT_EQ(finished->reason, kv::FinishReason::kInterrupted);
   EXPECT_EQ(finished->version, "");
   EXPECT_FALSE(queued->started().has_value());
+  EXPECT_EQ(finished->usage.input_tokens, 0);
+  EXPECT_EQ(finished->timings.total, queued->finished()->timings.total);
   EXPECT_EQ(queued->finished()->timings.queue, queued->finished()->timings.total);
   harness_.RunUntilIdle();
   EXPECT_EQ(running->finished()->version, "sessions/a/versions/1");
