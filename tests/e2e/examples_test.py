@@ -50,7 +50,7 @@ class ExamplesTest(DaemonTest):
     def test_fork(self):
         for name in ("fork", "fork_async"):
             lines = self.run_example(name)
-            self.assertRegex(lines, r"(?m)^sessions/trunk-\S+/versions/2:'")
+            self.assertRegex(lines, r"(?m)^sessions/trunk-\S+/versions/2:['\"]")
             self.assertRegex(lines, r" was forked from sessions/trunk-\S+/versions/1\n$")
 
     def test_reconnect(self):
