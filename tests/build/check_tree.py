@@ -51,8 +51,6 @@ BANNED_HEADERS = {
 }
 
 MAX_LINES = 400
-# A test's cases may share one fixture for longer than code stays readable.
-MAX_TEST_LINES = 520
 CXX = (".h", ".cc", ".cu", ".cuh")
 COUNTED = CXX + (".py", ".sh", ".cmake", ".proto")
 SKIPPED_FOLDERS = ("build", ".git", "__pycache__", "corpus", "golden")
@@ -108,9 +106,8 @@ def check_file(relative, root):
     if suffix not in COUNTED and relative.name not in ("dev", "CMakeLists.txt"):
         return
     lines = (root / relative).read_text(encoding="utf-8", errors="replace").splitlines()
-    most = MAX_TEST_LINES if str(relative).startswith("tests/") else MAX_LINES
-    if len(lines) > most:
-        yield f"{relative}: {len(lines)} lines, more than {most}"
+    if len(lines) > MAX_LINES:
+        yield f"{relative}: {len(lines)} lines, more than {MAX_LINES}"
     if suffix not in CXX:
         return
     top = relative.parts[0]

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/error.h"
 #include "core/base/status_macros.h"
 
 namespace tokend::kv {
@@ -136,6 +137,15 @@ void KvHarness::Audit() {
     }
   }
   EXPECT_EQ(wrong, 0) << "rows of resident pages differ from the reference";
+}
+
+std::string Metadata(const absl::Status& status, absl::string_view key) {
+  const auto info = base::GetErrorInfo(status);
+  if (!info) return "no reason";
+  for (const auto& [name, value] : info->metadata) {
+    if (name == key) return value;
+  }
+  return "absent";
 }
 
 }  // namespace tokend::kv

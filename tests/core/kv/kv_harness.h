@@ -103,6 +103,9 @@ class KvHarness {
   std::map<std::pair<std::string, Tokens>, testing::FakeReference> references_;
 };
 
+// A value of an error's metadata; "absent" or "no reason" where there is none.
+std::string Metadata(const absl::Status& status, absl::string_view key);
+
 }  // namespace tokend::kv
 
 #endif  // TOKEND_TESTS_CORE_KV_KV_HARNESS_H_
