@@ -12,8 +12,8 @@
 #include "core/model/model.h"
 #include "gtest/gtest.h"
 #include "tests/golden/smollm2_goldens.h"
-#include "tests/support/backend_sequence.h"
 #include "tests/support/compare.h"
+#include "tests/support/paged_runner.h"
 #include "tests/support/test_files.h"
 
 namespace tokend {
@@ -52,15 +52,6 @@ double RowError(const std::vector<float>& got, const testing::GoldenRow& want) {
   return worst / want.std;
 }
 
-double RowRms(const std::vector<float>& got, const testing::GoldenRow& want) {
-  double squares = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    const double error = static_cast<double>(got[i]) - want.logits[i];
-    squares += error * error;
-  }
-  return std::sqrt(squares / static_cast<double>(got.size())) / want.std;
-}
-
 double TopError(const std::vector<float>& logits, const testing::GoldenTop& top) {
   const std::vector<double> got = testing::LogSoftmax(logits);
   double worst = 0;
@@ -96,18 +87,30 @@ class CpuSmolLm2Test : public ::testing::TestWithParam<Mode> {
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
     const int layers = static_cast<int>(model_->plan().layers.size());
-    const int64_t pages = testing::BackendSequence::PagesFor(layers, kMaxTokens, kPageTokens);
+    const int64_t pages = layers * (kMaxTokens / kPageTokens);
     ASSERT_TRUE(backend_->AllocateArena(pages).ok());
-    sequence_ =
-        std::make_unique<testing::BackendSequence>(backend_.get(), layers, kMaxTokens, kPageTokens);
+    runner_ = std::make_unique<testing::PagedRunner>(backend_.get(), layers, kPageTokens, pages,
+                                                     /*seed=*/1);
+    Restart();
     goldens_ = testing::LoadSmolLm2Goldens();
   }
 
+  void Restart() {
+    runner_->Release(&sequence_);
+    sequence_ = runner_->NewSequence();
+  }
+
   // The logits after each token of `tokens`.
-  std::vector<std::vector<float>> Feed(const std::vector<int32_t>& tokens, int64_t wanted) {
-    auto logits = sequence_->Feed(tokens, 256, wanted);
-    EXPECT_TRUE(logits.ok()) << logits.status();
-    return logits.ok() ? *std::move(logits) : std::vector<std::vector<float>>{};
+  std::vector<std::vector<float>> Feed(const std::vector<int32_t>& tokens) {
+    const auto flat = runner_->Run(&sequence_, tokens, 256);
+    EXPECT_TRUE(flat.ok()) << flat.status();
+    std::vector<std::vector<float>> rows;
+    if (!flat.ok()) return rows;
+    const auto width = static_cast<ptrdiff_t>(flat->size() / tokens.size());
+    for (auto row = flat->begin(); row != flat->end(); row += width) {
+      rows.emplace_back(row, row + width);
+    }
+    return rows;
   }
 
   void CheckRows(const std::vector<testing::GoldenRow>& rows,
@@ -118,7 +121,9 @@ class CpuSmolLm2Test : public ::testing::TestWithParam<Mode> {
       if (tolerance > 0) {
         EXPECT_TRUE(testing::Near(got, row.logits, tolerance * row.std))
             << "position " << row.position;
-        EXPECT_LT(RowRms(got, row), GetParam().row_rms_tolerance) << "position " << row.position;
+        EXPECT_LT(testing::RootMeanSquareError(got, row.logits),
+                  GetParam().row_rms_tolerance * row.std)
+            << "position " << row.position;
       }
       worst_row_ = std::max(worst_row_, RowError(got, row));
     }
@@ -136,14 +141,15 @@ class CpuSmolLm2Test : public ::testing::TestWithParam<Mode> {
       if (GetParam().row_tolerance > 0 && prompt.gap[i] > doubt) {
         EXPECT_EQ(best, prompt.greedy[i]) << "output token " << i << ", gap " << prompt.gap[i];
       }
-      logits = Feed({prompt.greedy[i]}, 1).back();
+      logits = Feed({prompt.greedy[i]}).back();
     }
   }
 
   std::unique_ptr<gguf::File> file_;
   std::unique_ptr<model::Model> model_;
   std::unique_ptr<cpu::CpuBackend> backend_;
-  std::unique_ptr<testing::BackendSequence> sequence_;
+  std::unique_ptr<testing::PagedRunner> runner_;
+  testing::PagedRunner::Sequence sequence_;
   testing::SmolLm2Goldens goldens_;
   double worst_row_ = 0;
   int same_ = 0;
@@ -155,8 +161,8 @@ TEST_P(CpuSmolLm2Test, Prompts) {
   double sum = 0;
   for (const testing::SmolLm2Prompt& prompt : goldens_.prompts) {
     SCOPED_TRACE(prompt.name);
-    sequence_->Reset();
-    const auto logits = Feed(prompt.ids, static_cast<int64_t>(prompt.ids.size()));
+    Restart();
+    const auto logits = Feed(prompt.ids);
     ASSERT_EQ(logits.size(), prompt.ids.size());
     CheckRows(prompt.rows, logits);
     const double error = TopError(logits.back(), prompt.top.front());
@@ -174,7 +180,7 @@ TEST_P(CpuSmolLm2Test, Prompts) {
 
 TEST_P(CpuSmolLm2Test, Text) {
   const testing::SmolLm2Text& text = goldens_.text;
-  const auto logits = Feed(text.ids, static_cast<int64_t>(text.ids.size()));
+  const auto logits = Feed(text.ids);
   ASSERT_EQ(logits.size(), text.ids.size());
   CheckRows(text.rows, logits);
   double divergence = 0;

@@ -63,6 +63,17 @@ namespace {
   return ::testing::AssertionSuccess();
 }
 
+double RootMeanSquareError(absl::Span<const float> got, absl::Span<const double> want) {
+  if (got.size() != want.size() || got.empty()) return INFINITY;
+  double squares = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!std::isfinite(got[i])) return INFINITY;
+    const double error = static_cast<double>(got[i]) - want[i];
+    squares += error * error;
+  }
+  return std::sqrt(squares / static_cast<double>(got.size()));
+}
+
 double StandardDeviation(absl::Span<const double> values) {
   double sum = 0, squares = 0;
   for (const double value : values) sum += value;

@@ -44,6 +44,10 @@ double Norm2(absl::Span<const T> values) {
 // Passes when both hold the same bits and are not empty; any NaN fails.
 ::testing::AssertionResult SameBits(absl::Span<const float> got, absl::Span<const float> want);
 
+// Root mean square of the differences; infinite if an element of `got` is not
+// finite or the sizes differ.
+double RootMeanSquareError(absl::Span<const float> got, absl::Span<const double> want);
+
 // Standard deviation of a row of logits: the unit of logit tolerances.
 double StandardDeviation(absl::Span<const double> values);
 

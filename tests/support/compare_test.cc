@@ -101,5 +101,12 @@ TEST(GuardedBufferTest, SeesAWriteOnEitherSide) {
   EXPECT_FALSE(buffer.Intact());
 }
 
+TEST(CompareTest, RootMeanSquareErrorSeesEveryElement) {
+  EXPECT_DOUBLE_EQ(RootMeanSquareError({1, 2, 3, 4}, {1, 2, 3, 4}), 0);
+  EXPECT_DOUBLE_EQ(RootMeanSquareError({1, 2, 3, 6}, {1, 2, 3, 4}), 1);
+  EXPECT_EQ(RootMeanSquareError({1, NAN}, {1, 2}), INFINITY);
+  EXPECT_EQ(RootMeanSquareError({1}, {1, 2}), INFINITY);
+}
+
 }  // namespace
 }  // namespace tokend::testing
