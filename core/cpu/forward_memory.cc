@@ -83,8 +83,9 @@ absl::Status ForwardPass::Allocate() {
     TOKEND_ASSIGN_OR_RETURN(worker->attention, AttentionWorkspace::Create(queries, plan.head_dim));
     TOKEND_RETURN_IF_ERROR(AllocateInputs(kPrivateRows, &worker->inputs));
     worker->row.resize(static_cast<size_t>(widest));
-    worker->gate.resize(kRowsPerChunk * kPanelOutputs);
-    worker->up.resize(kRowsPerChunk * kPanelOutputs);
+    constexpr size_t kScratch = kRowsPerChunk * kPanelOutputs;
+    worker->scratch_memory.resize(2 * kScratch);
+    worker->scratch = {worker->scratch_memory.data(), worker->scratch_memory.data() + kScratch};
     workers_.push_back(std::move(worker));
   }
   return absl::OkStatus();
@@ -103,8 +104,7 @@ int64_t ForwardPass::workspace_bytes() const {
   for (const std::unique_ptr<Worker>& worker : workers_) {
     bytes += worker->attention.size_bytes();
     for (const MatmulInput& input : worker->inputs) bytes += input.size_bytes();
-    bytes +=
-        static_cast<int64_t>(worker->row.size() + worker->gate.size() + worker->up.size()) * kFloat;
+    bytes += static_cast<int64_t>(worker->row.size() + worker->scratch_memory.size()) * kFloat;
   }
   return bytes;
 }

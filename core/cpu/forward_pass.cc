@@ -1,19 +1,19 @@
 #include "core/cpu/forward_pass.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "core/base/status_macros.h"
 #include "core/cpu/forward_worker.h"
-#include "core/cpu/matmul.h"
 #include "core/ops/dequantize.h"
 
 namespace tokend::cpu {
 namespace {
 
-// Small enough to spread a matrix evenly, large enough to hide the hand-out.
+// A chunk of a matmul: large enough to hide the hand-out, and so many of them that
+// threads end together.
 constexpr int64_t kChunkBytes = 24 << 10;
+constexpr int64_t kChunksPerThread = 6;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -31,18 +31,22 @@ ForwardPass::ForwardPass(const PackedModel* model, ThreadPool* pool, Isa isa,
                   int64_t{model->plan().head_dim}),
       angles_(model->plan().rope, options.max_batch_tokens) {}
 
-ForwardPass::~ForwardPass() = default;
+// Late backups still read the weights and the workers' memory.
+ForwardPass::~ForwardPass() { pool_.AwaitIdle(); }
+
+ForwardPass::Time ForwardPass::StartTimer() const {
+  return options_.profile ? std::chrono::steady_clock::now() : Time();
+}
+
+void ForwardPass::StopTimer(Phase phase, Time start) {
+  if (!options_.profile) return;
+  profile_.nanos[static_cast<size_t>(phase)] += (std::chrono::steady_clock::now() - start).count();
+}
 
 void ForwardPass::RunPhase(Phase phase, int64_t chunks, absl::FunctionRef<void(int64_t, int)> fn) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = options_.profile ? Clock::now() : Clock::time_point();
-  if (chunks == 1) {
-    fn(0, 0);
-  } else if (chunks > 1) {
-    pool_.RunPhase(chunks, fn);
-  }
-  if (!options_.profile) return;
-  profile_.nanos[static_cast<size_t>(phase)] += (Clock::now() - start).count();
+  const Time start = StartTimer();
+  pool_.RunPhase(chunks, fn);
+  StopTimer(phase, start);
 }
 
 void ForwardPass::ForRows(Phase phase, int64_t rows, absl::FunctionRef<void(int64_t, int)> fn) {
@@ -53,53 +57,72 @@ void ForwardPass::ForRows(Phase phase, int64_t rows, absl::FunctionRef<void(int6
   });
 }
 
-void ForwardPass::ForPanels(Phase phase, Input input, int64_t rows, int64_t panels,
-                            int64_t panel_bytes, PrepareRow prepare, PanelBody body) {
-  const bool own_inputs = rows <= kPrivateRows;
-  if (!own_inputs) {
-    ForRows(Phase::kPrepare, rows, [&](int64_t row, int worker) {
-      prepare(row, workers_[static_cast<size_t>(worker)].get(), &inputs_[input]);
-    });
+// A matmul of few rows, with backups: every worker prepares the inputs for itself,
+// which costs less than one more phase, and computes to memory of its own.
+struct ForwardPass::FewRowsJob {
+  const ForwardPass* pass;
+  const PrepareRow* prepare;
+  Input input;
+  int64_t rows;
+  int64_t panels_per_chunk;
+  PanelWork work;
+
+  PanelRange Range(int64_t chunk) const {
+    const int64_t panel = chunk * panels_per_chunk;
+    return {0, rows, panel, std::min(panel + panels_per_chunk, work.panels())};
   }
-  const int64_t per_chunk = std::max<int64_t>(1, kChunkBytes / panel_bytes);
+  void Load(int index) const {
+    Worker* worker = pass->workers_[static_cast<size_t>(index)].get();
+    for (int64_t row = 0; row < rows; ++row) (*prepare)(row, worker, &worker->inputs[input]);
+  }
+  void Compute(int64_t chunk, int index) const {
+    const Worker& worker = *pass->workers_[static_cast<size_t>(index)];
+    work.Compute(worker.inputs[input], Range(chunk), worker.scratch);
+  }
+  void Publish(int64_t chunk, int index) const {
+    work.Publish(Range(chunk), pass->workers_[static_cast<size_t>(index)]->scratch);
+  }
+};
+
+void ForwardPass::RunMatmuls(Phase phase, Input input, int64_t rows, const PanelWork& work,
+                             PrepareRow prepare) {
+  const int64_t panels = work.panels();
+  const int64_t wanted =
+      std::min(kChunkBytes / work.panel_bytes(), panels / (kChunksPerThread * pool_.threads()));
+  const int64_t per_chunk = std::clamp<int64_t>(wanted, 1, kPanelsPerChunk);
   const int64_t groups = CeilDiv(panels, per_chunk);
-  const int64_t phase_id = ++phase_count_;
-  RunPhase(phase, groups * CeilDiv(rows, kRowsPerChunk), [&](int64_t chunk, int index) {
-    Worker* worker = workers_[static_cast<size_t>(index)].get();
-    if (own_inputs && worker->prepared_phase != phase_id) {
-      for (int64_t row = 0; row < rows; ++row) prepare(row, worker, &worker->inputs[input]);
-      worker->prepared_phase = phase_id;
-    }
+  if (rows <= kPrivateRows) {
+    const FewRowsJob job = {this, &prepare, input, rows, per_chunk, work};
+    const auto start = StartTimer();
+    pool_.RunPhaseWithBackups(groups, job);
+    StopTimer(phase, start);
+    return;
+  }
+  ForRows(Phase::kPrepare, rows, [&](int64_t row, int worker) {
+    prepare(row, workers_[static_cast<size_t>(worker)].get(), &inputs_[input]);
+  });
+  RunPhase(phase, groups * CeilDiv(rows, kRowsPerChunk), [&](int64_t chunk, int worker) {
     const int64_t row = chunk / groups * kRowsPerChunk;
     const int64_t panel = chunk % groups * per_chunk;
-    body(own_inputs ? worker->inputs[input] : inputs_[input], worker, row,
-         std::min(rows, row + kRowsPerChunk), panel, std::min(panels, panel + per_chunk));
+    work.Run(inputs_[input],
+             {row, std::min(rows, row + kRowsPerChunk), panel, std::min(panels, panel + per_chunk)},
+             workers_[static_cast<size_t>(worker)]->scratch);
   });
 }
 
-void ForwardPass::Multiply(Phase phase, Input input, int64_t rows, absl::Span<const MatmulJob> jobs,
-                           PrepareRow prepare) {
-  int64_t panels = 0, bytes = 0;
-  for (const MatmulJob& job : jobs) {
-    panels += job.linear->matrix.panels();
-    bytes += job.linear->matrix.panels() * job.linear->matrix.panel_bytes();
-  }
-  ForPanels(phase, input, rows, panels, bytes / panels, prepare,
-            [&](const MatmulInput& in, Worker*, int64_t row_begin, int64_t row_end,
-                int64_t panel_begin, int64_t panel_end) {
-              int64_t first = 0;  // of the job, among all panels
-              for (const MatmulJob& job : jobs) {
-                const PackedMatrix& matrix = job.linear->matrix;
-                const int64_t begin = std::max(panel_begin, first);
-                const int64_t end = std::min(panel_end, first + matrix.panels());
-                if (begin < end) {
-                  MatmulPanels(isa_, matrix, in.For(matrix), row_begin, row_end, begin - first,
-                               end - first, job.out, job.stride,
-                               {job.linear->bias, job.accumulate});
-                }
-                first += matrix.panels();
-              }
-            });
+void ForwardPass::PrepareNorm(const float* row, const float* weight, Worker* worker,
+                              MatmulInput* to, int64_t to_row) const {
+  float* normed = worker->row.data();
+  kernels_.rms_norm(row, weight, model_.plan().width, model_.plan().norm_epsilon, normed);
+  to->SetRow(to_row, normed);
+}
+
+PanelWork ForwardPass::Work(std::initializer_list<MatmulJob> jobs) const {
+  PanelWork work;
+  work.isa = isa_;
+  work.kernels = &kernels_;
+  for (const MatmulJob& job : jobs) work.jobs[work.count++] = job;
+  return work;
 }
 
 void ForwardPass::StartStep(const ops::StepBatch& batch) {
@@ -130,58 +153,34 @@ void ForwardPass::ProjectQkv(const PackedLayer& layer, int64_t rows) {
   const int64_t width = model_.plan().width;
   const int64_t keys = layer.query.matrix.rows();
   const int64_t values = keys + layer.key.matrix.rows();
-  const MatmulJob jobs[] = {{&layer.query, qkv_, qkv_stride_, false},
-                            {&layer.key, qkv_ + keys, qkv_stride_, false},
-                            {&layer.value, qkv_ + values, qkv_stride_, false}};
-  Multiply(Phase::kQkv, kWidthInput, rows, jobs, [&](int64_t row, Worker* worker, MatmulInput* to) {
-    float* normed = worker->row.data();
-    kernels_.rms_norm(x_ + row * width, layer.attention_norm, width, model_.plan().norm_epsilon,
-                      normed);
-    to->SetRow(row, normed);
-  });
+  const PanelWork work = Work({{&layer.query, qkv_, qkv_stride_, false},
+                               {&layer.key, qkv_ + keys, qkv_stride_, false},
+                               {&layer.value, qkv_ + values, qkv_stride_, false}});
+  RunMatmuls(Phase::kQkv, kWidthInput, rows, work,
+             [&](int64_t row, Worker* worker, MatmulInput* to) {
+               PrepareNorm(x_ + row * width, layer.attention_norm, worker, to, row);
+             });
 }
 
 void ForwardPass::AddAttentionOutput(const PackedLayer& layer, int64_t rows) {
-  const MatmulJob job = {&layer.attention_output, x_, model_.plan().width, true};
-  Multiply(Phase::kAttentionOutput, kHeadsInput, rows, {&job, 1},
-           [&](int64_t row, Worker* worker, MatmulInput* to) {
-             to->SetRow(row, AttendedRow(row, worker));
-           });
+  const PanelWork work = Work({{&layer.attention_output, x_, model_.plan().width, true}});
+  RunMatmuls(Phase::kAttentionOutput, kHeadsInput, rows, work,
+             [&](int64_t row, Worker* worker, MatmulInput* to) {
+               to->SetRow(row, AttendedRow(row, worker));
+             });
 }
 
 void ForwardPass::AddFeedForward(const PackedLayer& layer, int64_t rows) {
   const int64_t width = model_.plan().width;
   const int64_t ffn = model_.plan().ffn_width;
-  const PackedMatrix& gate = layer.gate.matrix;
-  const PackedMatrix& up = layer.up.matrix;
-  auto prepare_norm = [&](int64_t row, Worker* worker, MatmulInput* to) {
-    float* normed = worker->row.data();
-    kernels_.rms_norm(x_ + row * width, layer.ffn_norm, width, model_.plan().norm_epsilon, normed);
-    to->SetRow(row, normed);
-  };
-  auto gate_up = [&](const MatmulInput& in, Worker* worker, int64_t row_begin, int64_t row_end,
-                     int64_t panel_begin, int64_t panel_end) {
-    for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-      const int64_t first = panel * kPanelOutputs;
-      const int64_t outputs = std::min<int64_t>(kPanelOutputs, ffn - first);
-      // Scratch holds one panel's outputs of one chunk's rows.
-      const int64_t shift = row_begin * kPanelOutputs + first;
-      MatmulPanels(isa_, gate, in.For(gate), row_begin, row_end, panel, panel + 1,
-                   worker->gate.data() - shift, kPanelOutputs, {layer.gate.bias, false});
-      MatmulPanels(isa_, up, in.For(up), row_begin, row_end, panel, panel + 1,
-                   worker->up.data() - shift, kPanelOutputs, {layer.up.bias, false});
-      for (int64_t row = row_begin; row < row_end; ++row) {
-        const int64_t at = (row - row_begin) * kPanelOutputs;
-        kernels_.swiglu(worker->gate.data() + at, worker->up.data() + at, outputs,
-                        hidden_ + row * ffn + first);
-      }
-    }
-  };
-  ForPanels(Phase::kGateUp, kWidthInput, rows, gate.panels(), gate.panel_bytes() + up.panel_bytes(),
-            prepare_norm, gate_up);
-  const MatmulJob job = {&layer.down, x_, width, true};
-  Multiply(Phase::kDown, kFfnInput, rows, {&job, 1},
-           [&](int64_t row, Worker*, MatmulInput* to) { to->SetRow(row, hidden_ + row * ffn); });
+  PanelWork gate_up = Work({{&layer.gate, hidden_, ffn, false}, {&layer.up, nullptr, 0, false}});
+  gate_up.gated = true;
+  RunMatmuls(Phase::kGateUp, kWidthInput, rows, gate_up,
+             [&](int64_t row, Worker* worker, MatmulInput* to) {
+               PrepareNorm(x_ + row * width, layer.ffn_norm, worker, to, row);
+             });
+  RunMatmuls(Phase::kDown, kFfnInput, rows, Work({{&layer.down, x_, width, true}}),
+             [&](int64_t row, Worker*, MatmulInput* to) { to->SetRow(row, hidden_ + row * ffn); });
 }
 
 void ForwardPass::KeepLogitRows(const ops::StepBatch& batch) {
@@ -194,15 +193,12 @@ void ForwardPass::KeepLogitRows(const ops::StepBatch& batch) {
 
 void ForwardPass::ComputeLogits(int64_t rows) {
   const int64_t width = model_.plan().width;
-  const MatmulJob job = {&model_.output(), reinterpret_cast<float*>(logits_.data()),
-                         model_.plan().vocabulary_size, false};
-  Multiply(Phase::kLogits, kOutputInput, rows, {&job, 1},
-           [&](int64_t row, Worker* worker, MatmulInput* to) {
-             float* normed = worker->row.data();
-             kernels_.rms_norm(x_ + row * width, model_.output_norm(), width,
-                               model_.plan().norm_epsilon, normed);
-             to->SetRow(row, normed);
-           });
+  auto* logits = reinterpret_cast<float*>(logits_.data());
+  RunMatmuls(Phase::kLogits, kWidthInput, rows,
+             Work({{&model_.output(), logits, model_.plan().vocabulary_size, false}}),
+             [&](int64_t row, Worker* worker, MatmulInput* to) {
+               PrepareNorm(x_ + row * width, model_.output_norm(), worker, to, row);
+             });
 }
 
 // The last layer's keys and values are stored for all rows; what follows them is

@@ -2,7 +2,9 @@
 #define TOKEND_CORE_CPU_FORWARD_PASS_H_
 
 #include <array>
+#include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "core/cpu/kv_arena.h"
 #include "core/cpu/matmul_input.h"
 #include "core/cpu/packed_model.h"
+#include "core/cpu/panel_work.h"
 #include "core/cpu/rope_angles.h"
 #include "core/cpu/thread_pool.h"
 #include "core/cpu/vector_kernels.h"
@@ -93,19 +96,10 @@ class ForwardPass {
     float* partials = nullptr;  // nullptr: not split
     int64_t pieces = 0;
   };
-  struct MatmulJob {
-    const PackedLinear* linear;
-    float* out;
-    int64_t stride;
-    bool accumulate;
-  };
-  // What matmuls read: the norms' output, the heads' output, the gated hidden
-  // values, and the last norm's output.
+  struct FewRowsJob;
   enum Input { kWidthInput, kHeadsInput, kFfnInput, kOutputInput, kInputs };
   using PrepareRow = absl::FunctionRef<void(int64_t row, Worker* worker, MatmulInput* to)>;
-  using PanelBody =
-      absl::FunctionRef<void(const MatmulInput& input, Worker* worker, int64_t row_begin,
-                             int64_t row_end, int64_t panel_begin, int64_t panel_end)>;
+  using Time = std::chrono::steady_clock::time_point;
 
   ForwardPass(const PackedModel* model, ThreadPool* pool, Isa isa,
               const ForwardPassOptions& options);
@@ -114,13 +108,17 @@ class ForwardPass {
   absl::Status AllocateInputs(int64_t rows, std::array<MatmulInput, kInputs>* inputs) const;
   absl::Status ReserveLogits(int64_t rows);
 
+  Time StartTimer() const;
+  void StopTimer(Phase phase, Time start);
   void RunPhase(Phase phase, int64_t chunks, absl::FunctionRef<void(int64_t, int)> fn);
   void ForRows(Phase phase, int64_t rows, absl::FunctionRef<void(int64_t row, int worker)> fn);
-  // `body` over all rows x panels, in chunks, on rows that `prepare` has set.
-  void ForPanels(Phase phase, Input input, int64_t rows, int64_t panels, int64_t panel_bytes,
-                 PrepareRow prepare, PanelBody body);
-  void Multiply(Phase phase, Input input, int64_t rows, absl::Span<const MatmulJob> jobs,
-                PrepareRow prepare);
+  PanelWork Work(std::initializer_list<MatmulJob> jobs) const;
+  // All chunks of `work` for rows [0, rows), on inputs that `prepare` sets row by row.
+  void RunMatmuls(Phase phase, Input input, int64_t rows, const PanelWork& work,
+                  PrepareRow prepare);
+  // Row `to_row` of `to` = rms_norm(row) * weight.
+  void PrepareNorm(const float* row, const float* weight, Worker* worker, MatmulInput* to,
+                   int64_t to_row) const;
 
   void Embed(const ops::StepBatch& batch);
   void ProjectQkv(const PackedLayer& layer, int64_t rows);
@@ -149,7 +147,6 @@ class ForwardPass {
   const AttentionKernels& attention_kernels_;
   const int64_t qkv_stride_;  // query, key, value of a row
   StepProfile profile_;
-  int64_t phase_count_ = 0;
 
   HugeBuffer buffers_;
   float* x_ = nullptr;         // [max_batch_tokens][width], the residual stream

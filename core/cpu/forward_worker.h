@@ -8,15 +8,11 @@
 #include "core/cpu/attention.h"
 #include "core/cpu/forward_pass.h"
 #include "core/cpu/matmul_input.h"
+#include "core/cpu/panel_work.h"
 
 namespace tokend::cpu {
 
-// Rows of a chunk of a matmul: their inputs stay in the second-level cache while
-// panels pass by.
-inline constexpr int64_t kRowsPerChunk = 128;
-
-// With so few rows every thread prepares the inputs of a matmul for itself,
-// which costs less than one more phase.
+// With so few rows every thread prepares the inputs of a matmul for itself.
 inline constexpr int64_t kPrivateRows = 2;
 
 // Queries of one attention unit; their scores (96 KB) stay in the second-level
@@ -27,12 +23,14 @@ inline constexpr int kTileQueries = 96;
 // pieces.
 inline constexpr int64_t kSplitUnitsPerThread = 4;
 
+static_assert(kPrivateRows * kPanelsPerChunk <= kRowsPerChunk, "PanelScratch is too small");
+
 struct ForwardPass::Worker {
   AttentionWorkspace attention;
   std::array<MatmulInput, kInputs> inputs;  // kPrivateRows rows
-  int64_t prepared_phase = -1;              // whose inputs those are
   std::vector<float> row;                   // the widest row
-  std::vector<float> gate, up;              // [kRowsPerChunk][kPanelOutputs]
+  std::vector<float> scratch_memory;
+  PanelScratch scratch;
 };
 
 }  // namespace tokend::cpu

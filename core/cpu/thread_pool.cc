@@ -155,10 +155,27 @@ void ThreadPool::WorkerMain(int worker) {
     seen = static_cast<uint32_t>(ticket_.load() >> 32);
     if (function_.load(std::memory_order_relaxed) != nullptr) {
       RunChunks(seen, worker);
-    } else if (LoadJob(seen, worker)) {
-      RunJobChunks(seen, worker);
-      Help(worker);
+    } else {
+      WorkOnJob(seen, worker);
     }
+  }
+}
+
+void ThreadPool::WorkOnJob(uint32_t epoch, int worker) {
+  std::atomic<bool>& busy = participants_[static_cast<size_t>(worker)].busy;
+  busy.store(true, std::memory_order_relaxed);  // LoadJob's stores come after it
+  if (LoadJob(epoch, worker)) {
+    RunJobChunks(epoch, worker);
+    Help(worker);
+  }
+  busy.store(false, std::memory_order_release);
+}
+
+// The ticket is closed: a worker that is not seen busy here finds that when it loads.
+void ThreadPool::AwaitIdle() const {
+  for (int worker = 1; worker < threads_; ++worker) {
+    const std::atomic<bool>& busy = participants_[static_cast<size_t>(worker)].busy;
+    while (!SpinUntil([&] { return !busy.load(); }, kWaitSpin)) std::this_thread::yield();
   }
 }
 

@@ -54,8 +54,9 @@ class ThreadPool {
   //                                    worker's latest Compute, of `chunk`, to where
   //                                    it is wanted; called once for each chunk
   // Each worker runs its own copy of `job`, Load before anything else. A Compute
-  // may go on after the phase has ended, Load and Publish may not. At most
-  // kMaxBackupChunks chunks have backups; with more this is RunPhase.
+  // may go on after the phase has ended, Load and Publish may not: AwaitIdle before
+  // what it reads goes away. At most kMaxBackupChunks chunks have backups; with
+  // more this is RunPhase.
   static constexpr int64_t kMaxBackupChunks = 4096;
   static constexpr size_t kMaxJobBytes = 256;
   template <class Job>
@@ -72,6 +73,9 @@ class ThreadPool {
     RunJob(chunks, type, &job);
   }
 
+  // Between phases: returns when no Compute goes on any more.
+  void AwaitIdle() const;
+
  private:
   struct JobType {
     size_t bytes;
@@ -84,6 +88,8 @@ class ThreadPool {
     // Epoch of the phase that is being loaded, else 0. The phase's caller does not
     // return while it is its own.
     std::atomic<uint64_t> loading{0};
+    // From before a load until the worker is done with what it loaded.
+    std::atomic<bool> busy{false};
     uint64_t epoch = 0;
     int64_t chunks = 0;
     JobType type = {};
@@ -106,6 +112,8 @@ class ThreadPool {
 
   void RunJob(int64_t chunks, const JobType& type, const void* job);
   void RunJobOnce(int64_t chunks, const JobType& type, const void* job);
+  // All that a worker other than the caller does in a phase.
+  void WorkOnJob(uint32_t epoch, int worker);
   // False if the phase has ended.
   bool LoadJob(uint32_t epoch, int worker);
   void RunJobChunks(uint32_t epoch, int worker);

@@ -185,7 +185,7 @@ TEST_P(ThreadPoolTest, MoreChunksThanHaveBackups) {
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, ::testing::Values(1, 2, 3, 8));
 
 // A worker that stands still in the middle of a chunk holds up neither that phase
-// nor those behind it.
+// nor those behind it, only who wants to take its memory away.
 TEST(ThreadPoolBackupTest, NobodyWaitsForAStoppedThread) {
   static std::atomic<bool> stopped, go_on;
   stopped = go_on = false;
@@ -212,7 +212,13 @@ TEST(ThreadPoolBackupTest, NobodyWaitsForAStoppedThread) {
       }
     }
     EXPECT_TRUE(stopped);
-    go_on = true;
+    std::thread releaser([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      go_on = true;
+    });
+    pool->AwaitIdle();
+    EXPECT_TRUE(go_on);
+    releaser.join();
   }
   for (const int count : phase.published) EXPECT_EQ(count, 100);
   EXPECT_EQ(phase.bad_calls, 0);
