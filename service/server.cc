@@ -7,8 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -18,8 +17,8 @@
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
-#include "service/errors.h"
 #include "service/limits.h"
+#include "service/tls_files.h"
 
 namespace tokend::service {
 namespace {
@@ -27,24 +26,12 @@ namespace {
 // Only reflection uses gRPC's own threads: calls of ours come through callbacks.
 constexpr int kMaxReflectionThreads = 16;
 
-absl::StatusOr<std::string> ReadSettingFile(absl::string_view setting, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file || text.str().empty()) {
-    return BadSetting(setting, absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
-  }
-  return text.str();
-}
-
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TcpCredentials(const Settings& settings) {
   if (settings.tls_cert_file.empty()) return grpc::InsecureServerCredentials();
+  TOKEND_ASSIGN_OR_RETURN(TlsFiles files,
+                          ReadTlsFiles(settings.tls_cert_file, settings.tls_key_file));
   grpc::SslServerCredentialsOptions options;
-  grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
-  TOKEND_ASSIGN_OR_RETURN(pair.cert_chain,
-                          ReadSettingFile("tls_cert_file", settings.tls_cert_file));
-  TOKEND_ASSIGN_OR_RETURN(pair.private_key, ReadSettingFile("tls_key_file", settings.tls_key_file));
-  options.pem_key_cert_pairs.push_back(std::move(pair));
+  options.pem_key_cert_pairs.push_back({std::move(files.key), std::move(files.certificates)});
   return grpc::SslServerCredentials(options);
 }
 
