@@ -43,7 +43,7 @@ from tokend.v1 import common_pb2 as c  # noqa: E402, F401
 from tokend.v1 import generation_pb2 as g  # noqa: E402
 from tokend.v1 import model_pb2 as m  # noqa: E402
 from tokend.v1 import sessions_pb2 as s  # noqa: E402
-from tokend_client import connect  # noqa: E402
+from tokend_client import connect, make_stubs  # noqa: E402, F401
 
 START_SECONDS = 120
 STOP_SECONDS = 60
@@ -61,7 +61,7 @@ def wait_until(what, condition, seconds=30):
 class Daemon:
     """A tokend process in a folder of its own."""
 
-    def __init__(self, *flags, listen=("127.0.0.1:0",), metrics="127.0.0.1:0"):
+    def __init__(self, *flags, listen=("127.0.0.1:0",), metrics="127.0.0.1:0", connect=connect):
         self._folder = tempfile.TemporaryDirectory(prefix="tokend-e2e-")
         self.folder = pathlib.Path(self._folder.name)
         self.ports_file = self.folder / "ports"
@@ -74,7 +74,7 @@ class Daemon:
                 [*command, *map(str, flags)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             )
-        self._stubs = None
+        self._connect, self._stubs = connect, None
 
     def log(self):
         return (self.folder / "log").read_text(errors="replace")
@@ -102,7 +102,7 @@ class Daemon:
     @property
     def stubs(self):
         if self._stubs is None:
-            self._stubs = connect(self.address)
+            self._stubs = self._connect(self.address)
         return self._stubs
 
     def model(self):
