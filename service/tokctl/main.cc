@@ -1,8 +1,13 @@
-#include <iostream>
+#include <cstdlib>
+#include <memory>
 #include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/time/time.h"
+#include "grpc/support/log.h"
+#include "openssl/bio.h"
+#include "openssl/pem.h"
+#include "openssl/x509.h"
 #include "service/tokctl/commands.h"
 #include "service/tokctl/output.h"
 
@@ -23,10 +28,25 @@ std::string CheckDuration(const std::string& text) {
   return good ? "" : "expected a duration such as 500ms, 60s or 2m, up to 24h";
 }
 
+// An empty file would have gRPC trust the system's certificates.
+std::string CheckCertificates(const std::string& path) {
+  const std::unique_ptr<BIO, decltype(&BIO_free)> file(BIO_new_file(path.c_str(), "r"), &BIO_free);
+  if (file == nullptr) return "cannot read " + path;
+  char password[] = "";
+  X509* certificate = PEM_read_bio_X509(file.get(), nullptr, nullptr, password);
+  const bool found = certificate != nullptr;
+  X509_free(certificate);
+  return found ? "" : path + " holds no PEM certificate";
+}
+
+void Silence(gpr_log_func_args*) {}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using tokend::tokctl::Globals;
+  // What gRPC logs is in the call's status as well, and --json promises JSON.
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(Silence);
   CLI::App app("Talks to a tokend server.");
   app.footer(kFooter);
   app.require_subcommand(1);
@@ -38,9 +58,11 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--wait", globals.wait, "Wait so long for the server to be ready, e.g. 60s")
       ->check(CheckDuration);
-  app.add_option("--token", globals.token, "Bearer token")->envname("TOKEND_TOKEN");
+  app.add_option("--token", globals.token,
+                 "Bearer token; the environment keeps it out of process lists")
+      ->envname("TOKEND_TOKEN");
   app.add_option("--ca-file", globals.ca_file, "Use TLS and trust these certificates (PEM)")
-      ->check(CLI::ExistingFile);
+      ->check(CheckCertificates);
   app.add_flag("--json", globals.json, "Print JSON, errors too");
   AddChat(&app, &globals, &action);
   AddGenerate(&app, &globals, &action);
