@@ -65,7 +65,7 @@ int ShowModel(const Globals& globals) {
 // The tokeniser of a model file, without a server; nullptr: printed why.
 std::unique_ptr<tokenizer::Tokenizer> OpenTokenizer(const Globals& globals,
                                                     const std::string& path) {
-  auto file = gguf::File::Open(path);
+  auto file = gguf::File::OpenMetadata(path);
   if (!file.ok()) {
     PrintFailure(globals, std::string(file.status().message()));
     return nullptr;

@@ -1,13 +1,15 @@
 """tokctl without a server: tokenising from a file, usage errors, nobody there."""
 
+import pathlib
 import socket
+import struct
 import tempfile
 import time
 import unittest
 
 from tokctl import BAD_MODEL, DONE, REFUSED, UNREACHABLE, USAGE, json_lines, run
 
-from harness import SHARED, SMOLLM2, main, need
+from harness import SHARED, SMOLLM2, TINY, main, need
 
 GPT2 = SHARED / "tokenizers" / "ggml-vocab-gpt-2.gguf"
 MARKER = "\n__ggml_vocab_test__\n"
@@ -56,6 +58,23 @@ class VocabularyTest(unittest.TestCase):
         need(SMOLLM2)
         done = run("tokenize", "--model", SMOLLM2, "--text", "<|im_start|>", "--json")
         self.assertEqual(json_lines(done.out)[0]["token_ids"], [1])
+
+    def test_tensors_do_not_matter(self):
+        need(TINY)
+        expected = run("tokenize", "--model", TINY, "--text", "Once upon a time")
+        self.assertEqual(expected.code, DONE, expected.err)
+        whole = TINY.read_bytes()
+        name = struct.pack("<Q", 17) + b"token_embd.weight"
+        self.assertEqual(whole.count(name), 1)
+        type_at = whole.index(name) + len(name) + 4 + 2 * 8  # rank, two dimensions
+        unknown = whole[:type_at] + struct.pack("<I", 999) + whole[type_at + 4:]
+        for data in (unknown, whole[:type_at]):  # a type of tomorrow; no tensors at all
+            path = pathlib.Path(self.folder) / "model.gguf"
+            path.write_bytes(data)
+            done = run("tokenize", "--model", path, "--text", "Once upon a time")
+            self.assertEqual((done.code, done.out, done.err), (DONE, expected.out, ""))
+            back = run("detokenize", "--model", path, done.out.strip())
+            self.assertEqual((back.code, back.out), (DONE, "Once upon a time\n"))
 
     def test_bad_files_and_ids(self):
         junk = self.write("no model at all" * 10)
