@@ -37,12 +37,15 @@ void BranchState::RefreshViews() {
 absl::Status BranchState::TakePages(int64_t last) {
   const int64_t nodes = last - current_.node()->index - static_cast<int64_t>(prepared_.size());
   if (nodes <= 0) return absl::OkStatus();
+  TOKEND_RETURN_IF_ERROR(store_->Fault(FaultPoint::kTakePages));
   TOKEND_RETURN_IF_ERROR(store_->MakeRoom(nodes * layout_->layers));
-  for (int64_t i = 0; i < nodes; ++i) {
+  const uint64_t root = store_->tree.Ancestor(current_.node(), -1)->digest;
+  for (int64_t index = last - nodes + 1; index <= last; ++index) {
     std::vector<PageRef>& pages = prepared_.emplace_back(layout_->layers);
     for (int layer = 0; layer < layout_->layers; ++layer) {
       std::vector<base::PageId>& table = tables_[layer];
-      pages[layer] = store_->pool.Take(layer, table.empty() ? base::PageId::kNone : table.back());
+      pages[layer] = store_->pool.Take({.root = root, .index = index, .layer = layer},
+                                       table.empty() ? base::PageId::kNone : table.back());
       TOKEND_CHECK(static_cast<bool>(pages[layer]));
       table.push_back(pages[layer].id());
     }

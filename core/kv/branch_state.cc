@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
+#include "core/base/status_macros.h"
 #include "core/kv/errors.h"
 
 namespace tokend::kv {
@@ -190,22 +191,27 @@ void BranchState::AttachPrepared(Node* node, int64_t computed) {
   store_->branch_pages -= layout_->layers;
 }
 
-Node* BranchState::Seal(int64_t end, int64_t computed) {
+absl::StatusOr<Claim> BranchState::Seal(int64_t end, int64_t computed) {
   NodeTree& tree = store_->tree;
   const int64_t last = (end + page_tokens_ - 1) / page_tokens_ - 1;
-  if (end <= base_.tokens) return tree.Ancestor(base_.claim.node(), last);
+  const auto claim = [&](Node* node) { return tree.Take(node, computed, Claim::Kind::kStrong); };
+  if (end <= base_.tokens) return claim(tree.Ancestor(base_.claim.node(), last));
   Node* node = tree.Ancestor(base_.claim.node(), pending_start_ / page_tokens_ - 1);
   if (current_ && current_.node()->index >= node->index) node = current_.node();
-  if (node->index >= last) return tree.Ancestor(node, last);
+  if (node->index >= last) return claim(tree.Ancestor(node, last));
   std::vector<int32_t> scratch;
   while (node->index < last) {
+    if (absl::Status fault = store_->Fault(FaultPoint::kSealNode); !fault.ok()) {
+      tree.Drop(claim(node));
+      return fault;
+    }
     const int64_t begin = (node->index + 1) * page_tokens_;
     const int64_t size = std::min<int64_t>(page_tokens_, end - begin);
     const absl::Span<const int32_t> tokens = Tokens(begin, begin + size, &scratch);
     node = size == page_tokens_ ? FindOrAdd(node, tokens) : tree.AddChild(node, tokens);
     AttachPrepared(node, computed);
   }
-  return node;
+  return claim(node);
 }
 
 absl::StatusOr<VersionInfo> BranchState::Commit(WriterState* writer, const CommitRequest& request) {
@@ -219,7 +225,11 @@ absl::StatusOr<VersionInfo> BranchState::Commit(WriterState* writer, const Commi
     return VersionMismatch(static_cast<int64_t>(expected), session->head());
   }
   const int64_t computed = std::min(request.tokens, matched_ ? computed_ : base_.computed);
-  Node* const last = Seal(request.tokens, computed);
+  TOKEND_ASSIGN_OR_RETURN(Claim claim, Seal(request.tokens, computed));
+  if (absl::Status fault = store_->Fault(FaultPoint::kPublish); !fault.ok()) {
+    store_->tree.Drop(std::move(claim));
+    return fault;
+  }
   VersionRecord record = {.number = Version{session->next_number++},
                           .parent = expected,
                           .tokens = request.tokens,
@@ -227,7 +237,7 @@ absl::StatusOr<VersionInfo> BranchState::Commit(WriterState* writer, const Commi
                           .request_id = request.request_id,
                           .reason = request.reason,
                           .conversation = request.conversation};
-  record.claim = store_->tree.Take(last, computed, Claim::Kind::kStrong);
+  record.claim = std::move(claim);
   if (writer->fork != nullptr) session->forked_from = base_.version_name;
   store_->AddVersion(session, std::move(record));
   session->reserved = session->provisional = false;

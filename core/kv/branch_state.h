@@ -60,8 +60,9 @@ class BranchState {
 
  private:
   // Makes nodes of the first `end` tokens, to which this branch's KV of them
-  // goes. The node of the last token, or the root.
-  Node* Seal(int64_t end, int64_t computed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  // goes. A strong claim on that of the last token, or on the root.
+  absl::StatusOr<Claim> Seal(int64_t end, int64_t computed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   void AttachPrepared(Node* node, int64_t computed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   void MatchLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   void ReadLocked(int64_t begin, int64_t end, std::vector<int32_t>* out) const

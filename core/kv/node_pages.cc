@@ -10,7 +10,10 @@ void NodeTree::Attach(Node* node, std::vector<PageRef>* pages, int rows) {
     for (size_t g = 0; g < groups.size(); ++g) {
       const uint32_t bit = 1u << g;
       if (rows == node->rows && (node->resident & bit) != 0) continue;
-      for (int layer : groups[g].layers) std::swap(node->pages[layer], (*pages)[layer]);
+      for (int layer : groups[g].layers) {
+        std::swap(node->pages[layer], (*pages)[layer]);
+        if (pool_->hooks() != nullptr) pool_->hooks()->OnAttached(node->pages[layer].id(), *node);
+      }
       node->resident |= bit;
     }
     node->rows = rows;

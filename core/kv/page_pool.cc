@@ -12,9 +12,9 @@ void PageRef::Reset() {
   std::exchange(pool_, nullptr)->Free(std::exchange(id_, base::PageId::kNone));
 }
 
-PagePool::PagePool(int layers, int64_t pages, std::function<void(base::PageId)> on_freed)
+PagePool::PagePool(int layers, int64_t pages, StoreHooks* hooks)
     : total_(pages),
-      on_freed_(std::move(on_freed)),
+      hooks_(hooks),
       free_(pages),
       extents_((pages + kExtentPages - 1) / kExtentPages),
       lists_(1 + layers, -1) {
@@ -28,27 +28,29 @@ PagePool::PagePool(int layers, int64_t pages, std::function<void(base::PageId)> 
 
 PagePool::~PagePool() { TOKEND_CHECK(free_ == total_); }
 
-PageRef PagePool::Take(int layer, base::PageId previous) {
+PageRef PagePool::Take(const PageTag& tag, base::PageId previous) {
   const int64_t next = static_cast<int64_t>(previous) + 1;
   if (previous != base::PageId::kNone && next % kExtentPages != 0 && next < total_) {
     const int bit = static_cast<int>(next % kExtentPages);
     const auto extent = static_cast<int32_t>(next / kExtentPages);
-    if ((extents_[extent].free >> bit & 1) != 0) return TakeFrom(extent, bit, layer);
+    if ((extents_[extent].free >> bit & 1) != 0) return TakeFrom(extent, bit, tag);
   }
   int32_t extent = lists_[kUntouched];
-  if (extent < 0) extent = lists_[1 + layer];
+  if (extent < 0) extent = lists_[1 + tag.layer];
   for (size_t i = 1; extent < 0 && i < lists_.size(); ++i) extent = lists_[i];
   if (extent < 0) return {};
-  return TakeFrom(extent, std::countr_zero(extents_[extent].free), layer);
+  return TakeFrom(extent, std::countr_zero(extents_[extent].free), tag);
 }
 
-PageRef PagePool::TakeFrom(int32_t index, int bit, int layer) {
+PageRef PagePool::TakeFrom(int32_t index, int bit, const PageTag& tag) {
   Extent& extent = extents_[index];
-  if (extent.free == extent.all) extent.layer = layer;
+  if (extent.free == extent.all) extent.layer = tag.layer;
   extent.free &= ~(1u << bit);
   --free_;
   Relist(index);
-  return PageRef(this, base::PageId{index * kExtentPages + bit});
+  const base::PageId page{index * kExtentPages + bit};
+  if (hooks_ != nullptr) hooks_->OnTaken(page, tag);
+  return PageRef(this, page);
 }
 
 void PagePool::Free(base::PageId page) {
@@ -59,7 +61,7 @@ void PagePool::Free(base::PageId page) {
   extent.free |= bit;
   ++free_;
   Relist(id / kExtentPages);
-  if (on_freed_) on_freed_(page);
+  if (hooks_ != nullptr) hooks_->OnFreed(page);
 }
 
 void PagePool::Relist(int32_t index) {

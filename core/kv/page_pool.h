@@ -2,11 +2,11 @@
 #define TOKEND_CORE_KV_PAGE_POOL_H_
 
 #include <cstdint>
-#include <functional>
 #include <utility>
 #include <vector>
 
 #include "core/base/page_id.h"
+#include "core/kv/store_hooks.h"
 
 namespace tokend::kv {
 
@@ -46,8 +46,8 @@ class PagePool {
  public:
   static constexpr int kExtentPages = 16;
 
-  // `on_freed` (may be empty) is called for each page that becomes free.
-  PagePool(int layers, int64_t pages, std::function<void(base::PageId)> on_freed);
+  // `hooks` may be nullptr.
+  PagePool(int layers, int64_t pages, StoreHooks* hooks);
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
   // All pages are free by now.
@@ -57,8 +57,9 @@ class PagePool {
   int64_t free() const { return free_; }
 
   // The page behind `previous` if it is free; else the first of an untouched
-  // extent, else a page among others of this layer, else any. Empty: none is free.
-  PageRef Take(int layer, base::PageId previous);
+  // extent, else a page among others of the tag's layer, else any. Empty: none is free.
+  PageRef Take(const PageTag& tag, base::PageId previous);
+  StoreHooks* hooks() const { return hooks_; }
 
  private:
   friend class PageRef;
@@ -76,12 +77,12 @@ class PagePool {
   static constexpr int32_t kUntouched = 0;
 
   void Free(base::PageId page);
-  PageRef TakeFrom(int32_t extent, int bit, int layer);
+  PageRef TakeFrom(int32_t extent, int bit, const PageTag& tag);
   // Puts the extent into the list that it belongs to now.
   void Relist(int32_t extent);
 
   const int64_t total_;
-  const std::function<void(base::PageId)> on_freed_;
+  StoreHooks* const hooks_;
   int64_t free_ = 0;
   std::vector<Extent> extents_;
   std::vector<int32_t> lists_;  // [1 + layers] first extent, or -1

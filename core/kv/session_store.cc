@@ -154,6 +154,7 @@ absl::StatusOr<SessionInfo> SessionStore::Rollback(absl::string_view principal,
     return status;
   }
   if (!session->line.empty()) return SessionBusy(id);
+  TOKEND_RETURN_IF_ERROR(state_->Fault(FaultPoint::kPublish));
   VersionRecord record = {.number = Version{session->next_number++},
                           .parent = target->number,
                           .tokens = target->tokens,

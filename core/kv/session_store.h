@@ -12,7 +12,6 @@
 #define TOKEND_CORE_KV_SESSION_STORE_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,8 +24,8 @@
 #include "core/base/clock.h"
 #include "core/base/dtype.h"
 #include "core/base/observer.h"
-#include "core/base/page_id.h"
 #include "core/kv/branch.h"
+#include "core/kv/store_hooks.h"
 #include "core/kv/types.h"
 #include "core/ops/backend.h"
 
@@ -47,8 +46,7 @@ struct StoreOptions {
   int max_versions = 16;  // retained per session, the head included
   std::optional<absl::Duration> default_idle_ttl;
 
-  // For tests. Called for each page that becomes free, on the engine thread.
-  std::function<void(base::PageId)> on_page_freed;
+  StoreHooks* hooks = nullptr;  // for tests; outlives the store
   // For tests. Keeps so many bits of a node's digest, so that digests collide.
   int digest_bits = 64;
 };

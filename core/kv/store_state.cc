@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
+#include "core/base/status_macros.h"
 #include "core/kv/branch_state.h"
 #include "core/kv/errors.h"
 
@@ -22,7 +23,7 @@ StoreState::StoreState(const StoreOptions& store_options, ops::Backend* store_ba
       clock(store_clock),
       observer(store_observer),
       namer(store_options),
-      pool(store_options.layers, store_options.pages, store_options.on_page_freed),
+      pool(store_options.layers, store_options.pages, store_options.hooks),
       tree(&pool, store_options.layers, store_options.page_tokens, store_options.digest_bits) {}
 
 StoreState::~StoreState() {
@@ -46,6 +47,7 @@ absl::StatusOr<std::shared_ptr<Session>> StoreState::AddSession(absl::string_vie
                                                                 const SessionSpec& spec) {
   const SessionKey key = {std::string(principal), id.empty() ? RandomId(8) : std::string(id)};
   if (sessions.count(key) > 0) return SessionExists(id);
+  TOKEND_RETURN_IF_ERROR(Fault(FaultPoint::kAddSession));
   if (static_cast<int>(sessions.size()) >= options.max_sessions) {
     return SessionLimit(options.max_sessions);
   }
@@ -62,6 +64,10 @@ absl::StatusOr<std::shared_ptr<Session>> StoreState::AddSession(absl::string_vie
   }
   sessions[key] = session;
   return session;
+}
+
+absl::Status StoreState::Fault(FaultPoint point) const {
+  return options.hooks == nullptr ? absl::OkStatus() : options.hooks->Fault(point);
 }
 
 void StoreState::RemoveSession(Session* session) {

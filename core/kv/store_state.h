@@ -103,6 +103,8 @@ class StoreState {
   absl::StatusOr<std::shared_ptr<Session>> AddSession(absl::string_view principal,
                                                       absl::string_view id, const SessionSpec& spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // What a test makes fail here; else OK.
+  absl::Status Fault(FaultPoint point) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void RemoveSession(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Makes `record` the head; older versions hold weakly or go.
   void AddVersion(Session* session, VersionRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);

@@ -71,7 +71,7 @@ void TestServer::MakeEngine(const TestServerOptions& options) {
   store.page_bytes = backend_.info().page_bytes;
   store.context_tokens = options.engine.context_tokens;
   store.max_sessions = options.max_sessions;
-  store.on_page_freed = [this](base::PageId page) { backend_.Poison(page); };
+  store.hooks = &hooks_;
   store_ = kv::SessionStore::Create(store, &backend_, base::RealClock(), &observer_).value();
   engine_ = engine::Engine::Create(options.engine, {&backend_, store_.get(), &TinyTokenizer(),
                                                     options.chat ? &TinyChat() : nullptr,

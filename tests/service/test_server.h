@@ -27,6 +27,7 @@
 #include "service/session_service.h"
 #include "tests/core/engine/harness.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/page_freed_hook.h"
 
 namespace tokend::testing {
 
@@ -86,6 +87,7 @@ class TestServer {
   absl::Duration step_time_ ABSL_GUARDED_BY(mu_) = absl::ZeroDuration();
 
   FakeBackend backend_;
+  PageFreedHook hooks_{[this](base::PageId page) { backend_.Poison(page); }};
   CountingObserver observer_;
   std::unique_ptr<kv::SessionStore> store_;
   std::unique_ptr<engine::Engine> engine_;

@@ -40,7 +40,7 @@ class FakeBackend : public ops::Backend {
   absl::StatusOr<ops::StepOutput> Forward(const ops::StepBatch& batch) override;
   absl::Status CopyPages(absl::Span<const ops::PageCopy> copies) override;
 
-  // For kv::StoreOptions::on_page_freed.
+  // For kv::StoreHooks::OnFreed.
   void Poison(base::PageId page);
 
   uint64_t RowValue(base::PageId page, int row) const {

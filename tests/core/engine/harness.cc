@@ -214,7 +214,10 @@ CountingObserver::Counts CountingObserver::counts() const {
 }
 
 Harness::Harness(const HarnessOptions& options)
-    : backend_(options.backend), real_backend_(options.real_backend) {
+    : backend_(options.backend),
+      real_backend_(options.real_backend),
+      hooks_(real_backend_ != nullptr ? options.on_page_freed
+                                      : [this](base::PageId page) { backend_.Poison(page); }) {
   ops::Backend* const backend = parts().backend;
   TOKEND_CHECK(backend->AllocateArena(options.pages).ok());
   kv::StoreOptions store;
@@ -225,8 +228,7 @@ Harness::Harness(const HarnessOptions& options)
   store.context_tokens = options.engine.context_tokens;
   store.model_fingerprint = "fake";
   store.share_prefixes = options.share_prefixes;
-  store.on_page_freed = [this](base::PageId page) { backend_.Poison(page); };
-  if (real_backend_ != nullptr) store.on_page_freed = options.on_page_freed;
+  store.hooks = &hooks_;
   store_ = kv::SessionStore::Create(store, backend, &clock_, &observer_).value();
   engine::EngineOptions engine = options.engine;
   engine.page_tokens = options.backend.page_tokens;

@@ -20,6 +20,7 @@
 #include "core/tokenizer/chat_template.h"
 #include "core/tokenizer/tokenizer.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/page_freed_hook.h"
 
 namespace tokend::testing {
 
@@ -156,6 +157,7 @@ class Harness {
   CountingObserver observer_;
   FakeBackend backend_;
   const std::shared_ptr<ops::Backend> real_backend_;
+  PageFreedHook hooks_;
   std::unique_ptr<kv::SessionStore> store_;
   std::unique_ptr<engine::Scheduler> scheduler_;
   absl::Duration fixed_;

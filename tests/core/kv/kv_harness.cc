@@ -42,7 +42,7 @@ KvHarness::KvHarness(StoreOptions options)
                 .page_tokens = options_.page_tokens,
                 .vocabulary_size = kVocabulary}) {
   EXPECT_TRUE(backend_.AllocateArena(options_.pages).ok());
-  options_.on_page_freed = [this](base::PageId page) { backend_.Poison(page); };
+  options_.hooks = &hooks_;
   auto store = SessionStore::Create(options_, &backend_, &clock_, &observer_);
   EXPECT_TRUE(store.ok()) << store.status();
   store_ = *std::move(store);

@@ -13,6 +13,7 @@
 #include "core/kv/session_store.h"
 #include "tests/core/kv/store_audit.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/page_freed_hook.h"
 
 namespace tokend::kv {
 
@@ -96,6 +97,7 @@ class KvHarness {
  private:
   StoreOptions options_;
   testing::FakeBackend backend_;
+  testing::PageFreedHook hooks_{[this](base::PageId page) { backend_.Poison(page); }};
   base::ManualClock clock_;
   CountingObserver observer_;
   std::unique_ptr<SessionStore> store_;

@@ -23,7 +23,7 @@ TEST(PagePoolTest, ALayersPagesAreNeighbours) {
   int breaks = 0;
   for (int i = 0; i < 48; ++i) {
     for (int layer = 0; layer < 2; ++layer) {
-      pages.push_back(pool.Take(layer, last[layer]));
+      pages.push_back(pool.Take({.layer = layer}, last[layer]));
       ASSERT_TRUE(static_cast<bool>(pages.back()));
       const auto id = static_cast<int32_t>(pages.back().id());
       if (id != static_cast<int32_t>(last[layer]) + 1) ++breaks;
@@ -32,13 +32,14 @@ TEST(PagePoolTest, ALayersPagesAreNeighbours) {
   }
   EXPECT_EQ(pool.free(), 0);
   EXPECT_LE(breaks, 6) << "one an extent";
-  EXPECT_FALSE(static_cast<bool>(pool.Take(0, base::PageId::kNone)));
+  EXPECT_FALSE(static_cast<bool>(pool.Take({}, base::PageId::kNone)));
 }
 
 TEST(PagePoolTest, EveryPageIsHandedOutWhateverTheOrder) {
   std::minstd_rand random(5);
   std::vector<base::PageId> freed;
-  PagePool pool(3, 16 * 4 + 7, [&](base::PageId page) { freed.push_back(page); });
+  testing::PageFreedHook hook([&](base::PageId page) { freed.push_back(page); });
+  PagePool pool(3, 16 * 4 + 7, &hook);
   std::vector<PageRef> pages;
   int64_t frees = 0;
   for (int i = 0; i < 20000; ++i) {
@@ -49,7 +50,7 @@ TEST(PagePoolTest, EveryPageIsHandedOutWhateverTheOrder) {
       ++frees;
     } else {
       const base::PageId hint = pages.empty() ? base::PageId::kNone : pages.back().id();
-      PageRef page = pool.Take(static_cast<int>(random() % 3), hint);
+      PageRef page = pool.Take({.layer = static_cast<int>(random() % 3)}, hint);
       EXPECT_EQ(static_cast<bool>(page), static_cast<int64_t>(pages.size()) < pool.total());
       if (page) pages.push_back(std::move(page));
     }
