@@ -10,13 +10,6 @@
 #include "core/engine/step_plan.h"
 
 namespace tokend::engine {
-namespace {
-
-// After so long another turn may well have ended and left its pages.
-constexpr absl::Duration kPoolRetry = absl::Seconds(1);
-
-}  // namespace
-
 void Scheduler::PauseSlowReaders(absl::Duration now) {
   for (const auto& turn : running_) {
     const absl::Duration blocked = turn->sink->BlockedSince();
@@ -24,8 +17,9 @@ void Scheduler::PauseSlowReaders(absl::Duration now) {
       Fail(*turn, ReaderTooSlow(now - blocked));
       continue;
     }
-    if (!turn->decoding()) continue;
-    const auto phase = turn->sink->Writable() ? PhaseTimer::kDecode : PhaseTimer::kParked;
+    if (!turn->decoding() || !turn->awake()) continue;
+    auto phase = turn->rows_left() > 1 ? PhaseTimer::kPrefill : PhaseTimer::kDecode;
+    if (!turn->sink->Writable()) phase = PhaseTimer::kParked;
     if (phase != turn->timer.phase()) turn->timer.Enter(phase, now);
   }
 }
@@ -40,10 +34,8 @@ std::vector<int> Scheduler::Plan() {
   demands.reserve(running_.size());
   for (const auto& turn : running_) {
     StepDemand demand;
-    demand.decode = turn->decoding();
-    if (turn->timer.phase() != PhaseTimer::kParked) {
-      demand.rows = turn->branch->tokens() - turn->branch->computed();
-    }
+    if (turn->timer.phase() != PhaseTimer::kParked) demand.rows = turn->rows_left();
+    demand.decode = turn->decoding() && demand.rows == 1;
     limits.hurry = limits.hurry || turn->request.deadline != absl::InfiniteDuration();
     demands.push_back(demand);
   }
@@ -54,56 +46,30 @@ absl::Status Scheduler::Prepare(std::vector<int>& rows) {
   batch_.Clear();
   if (failure_.has_value()) return absl::OkStatus();
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] > 0 && !running_[i]->ended) TOKEND_RETURN_IF_ERROR(PrepareTurn(i, rows));
+    if (rows[i] > 0 && running_[i]->awake()) {
+      TOKEND_RETURN_IF_ERROR(PrepareTurn(*running_[i], &rows[i]));
+    }
   }
   // A turn prepared early may have given its pages to one before it.
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] > 0 && !running_[i]->ended) batch_.Add(running_[i].get(), rows[i]);
+    if (rows[i] > 0 && running_[i]->awake()) batch_.Add(running_[i].get(), rows[i]);
   }
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::PrepareTurn(size_t index, std::vector<int>& rows) {
-  Turn& turn = *running_[index];
+absl::Status Scheduler::PrepareTurn(Turn& turn, int* rows) {
   while (true) {
-    absl::Status status = turn.branch->Prepare(rows[index]);
+    absl::Status status = LeavesRoom(turn, *rows)
+                              ? turn.branch->Prepare(*rows)
+                              : KvPoolFull("others may go on first", std::nullopt);
     if (status.ok() || !absl::IsResourceExhausted(status)) return status;
-    if (rows[index] > options_.page_tokens) {
-      rows[index] = std::max(options_.page_tokens, rows[index] / 2);
+    if (*rows > options_.page_tokens) {
+      *rows = std::max(options_.page_tokens, *rows / 2);
     } else if (!FreePagesFor(turn, status)) {
+      *rows = 0;
       return absl::OkStatus();
     }
   }
-}
-
-// Takes pages from whoever came last: one that waits with its base checked out,
-// then a running turn. False: that is `turn` itself, which has ended.
-bool Scheduler::FreePagesFor(const Turn& turn, const absl::Status& cause) {
-  for (const auto& waiting : waiting_) {
-    if (waiting->branch == nullptr) continue;
-    waiting->branch.reset();
-    return true;
-  }
-  Turn* last = nullptr;
-  int alive = 0;
-  for (const auto& running : running_) {
-    if (running->ended) continue;
-    last = running.get();
-    ++alive;
-  }
-  TOKEND_CHECK(last != nullptr);
-  if (alive == 1 && last->decoding()) {
-    // Alone it has all that can be had: as full as a context can be.
-    Ending ending;
-    ending.reason = kv::FinishReason::kContextFull;
-    ending.keep = static_cast<int64_t>(last->output_tokens.size());
-    (void)Finish(*last, ending);
-  } else if (alive == 1) {
-    Fail(*last, cause);
-  } else {
-    Fail(*last, KvPoolFull("the KV pool is full and this turn started last", kPoolRetry));
-  }
-  return last != &turn;
 }
 
 void Scheduler::FinishStep(const ops::StepOutput& output, absl::Duration took) {
@@ -133,8 +99,11 @@ void Scheduler::FinishStep(const ops::StepOutput& output, absl::Duration took) {
 }
 
 void Scheduler::FinishPrefillRows(Turn& turn, int rows) {
-  turn.usage.computed_tokens += rows;
-  if (turn.branch->computed() < turn.output_position()) return;
+  // What was computed before the turn was parked is not counted again.
+  const int64_t end = std::min(turn.branch->computed(), turn.output_position());
+  turn.usage.computed_tokens += std::clamp<int64_t>(end - turn.prefilled, 0, rows);
+  turn.prefilled = std::max(turn.prefilled, end);
+  if (end < turn.output_position() || std::exchange(turn.prompt_told, true)) return;
   parts_.observer->OnPrompt(turn.usage.computed_tokens, turn.branch->stats().cached_tokens);
   if (turn.limit.tokens > 0) return;
   Ending ending;
@@ -160,8 +129,8 @@ void Scheduler::DrawToken(Turn& turn, absl::Span<const float> logits, absl::Dura
   }
   const bool first = !turn.decoding();
   const absl::Duration since = turn.timer.OnToken(now);
+  if (turn.timer.phase() != PhaseTimer::kDecode) turn.timer.Enter(PhaseTimer::kDecode, now);
   if (first) {
-    turn.timer.Enter(PhaseTimer::kDecode, now);
     parts_.observer->OnFirstToken(since);
   } else {
     parts_.observer->OnInterToken(since);

@@ -115,15 +115,15 @@ EngineSnapshot Scheduler::Snapshot() {
 }
 
 absl::StatusOr<bool> Scheduler::StepOnce() {
-  const int64_t closed_before = closed_turns_;
+  const int64_t ended_before = closed_turns_ + parks_;
   if (!failure_.has_value()) parts_.store->Maintain();
   TakeCommands();
   const absl::Duration now = parts_.clock->Monotonic();
   EndOverdue(now);
   EndForDrain(now);
+  PauseSlowReaders(now);
   Sweep();
   StartWaiting();
-  PauseSlowReaders(parts_.clock->Monotonic());
   Sweep();
   bool ran = false;
   std::vector<int> rows = Plan();
@@ -139,8 +139,8 @@ absl::StatusOr<bool> Scheduler::StepOnce() {
   if (!status.ok()) Break(status);
   Sweep();
   if (failure_.has_value() && !std::exchange(failure_told_, true)) return *failure_;
-  // Where a turn has ended, another may be able to start.
-  return ran || closed_turns_ != closed_before;
+  // Where a turn has ended or given way, another may be able to go on.
+  return ran || closed_turns_ + parks_ != ended_before;
 }
 
 void Scheduler::TakeCommands() {

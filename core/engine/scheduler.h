@@ -52,6 +52,8 @@ class Scheduler {
   void Wait(absl::Duration timeout) { registry_.Wait(timeout); }
   // Fails what is left.
   void Shutdown();
+  // How often a turn gave up its pages to another so far.
+  int64_t parks() const { return parks_; }
 
  private:
   struct Ending {
@@ -81,16 +83,23 @@ class Scheduler {
   absl::Status FitInput(Turn& turn, const InputBase& base, PlacedInput* placed);
   void Start(Turn& turn, absl::Duration now);
   int64_t PoolPositions(const kv::Branch& branch);
-  bool FitsNow(const Turn& turn);
-  int64_t PagesAhead(const Turn& turn) const;
   int64_t LeastChunk() const;
+
+  // parking.cc: who gives way when memory is short, and who comes back.
+  bool ResumeParked();
+  bool FitsNow(Turn& turn);
+  int64_t PagesAhead(const Turn& turn) const;
+  bool IsSafe(const Turn& turn) const;
+  bool LeavesRoom(const Turn& turn, int rows) const;
+  bool FreePagesFor(Turn& turn, const absl::Status& cause);
+  void EndAlone(Turn& turn, const absl::Status& cause);
+  void Park(Turn& turn);
 
   // run_step.cc: one step.
   std::vector<int> Plan();
   void PauseSlowReaders(absl::Duration now);
   absl::Status Prepare(std::vector<int>& rows);
-  absl::Status PrepareTurn(size_t index, std::vector<int>& rows);
-  bool FreePagesFor(const Turn& turn, const absl::Status& cause);
+  absl::Status PrepareTurn(Turn& turn, int* rows);
   void FinishStep(const ops::StepOutput& output, absl::Duration took);
   void FinishPrefillRows(Turn& turn, int rows);
   void DrawToken(Turn& turn, absl::Span<const float> logits, absl::Duration now);
@@ -118,6 +127,7 @@ class Scheduler {
   StepBatchBuilder batch_;
   std::vector<int32_t> tokens_;  // scratch
   int64_t closed_turns_ = 0;
+  int64_t parks_ = 0;
   std::optional<absl::Status> failure_;  // of the backend
   bool failure_told_ = false;
 };

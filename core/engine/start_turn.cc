@@ -11,6 +11,8 @@
 namespace tokend::engine {
 
 void Scheduler::StartWaiting() {
+  // Or a parked turn might never find enough.
+  if (!ResumeParked()) return;
   for (size_t i = 0; i < waiting_.size();) {
     if (static_cast<int>(running_.size()) >= options_.max_running) return;
     Turn& turn = *waiting_[i];
@@ -27,7 +29,7 @@ void Scheduler::StartWaiting() {
       continue;
     }
     // One that waits for memory holds up all behind it, or it might wait for ever.
-    if (!running_.empty() && !FitsNow(turn)) return;
+    if (!FitsNow(turn)) return;
     running_.push_back(std::move(waiting_[i]));
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
     Start(turn, parts_.clock->Monotonic());
@@ -105,6 +107,7 @@ void Scheduler::Start(Turn& turn, absl::Duration now) {
     turn.penalties.AddContext(tokens_);
   }
   turn.prepared = {};
+  turn.prefilled = turn.branch->computed();
   turn.timer.Enter(PhaseTimer::kPrefill, now);
   parts_.observer->OnQueue(turn.timer.Total(now));
   registry_.OnStarted(turn.key);
@@ -134,19 +137,6 @@ int64_t Scheduler::PoolPositions(const kv::Branch& branch) {
     (fits(middle) ? low : high) = middle;
   }
   return low;
-}
-
-int64_t Scheduler::PagesAhead(const Turn& turn) const {
-  // The input and a page's worth of output.
-  const int64_t output = std::min<int64_t>(turn.limit.tokens, options_.page_tokens);
-  const int64_t known = std::max(turn.output_position(), turn.branch->tokens());
-  return turn.branch->PagesNeeded(known + output, LeastChunk());
-}
-
-bool Scheduler::FitsNow(const Turn& turn) {
-  int64_t pages = PagesAhead(turn);
-  for (const auto& other : running_) pages += PagesAhead(*other);
-  return pages <= parts_.store->ObtainablePages();
 }
 
 }  // namespace tokend::engine

@@ -22,8 +22,8 @@ void StepBatchBuilder::Add(Turn* turn, int rows) {
   Entry entry;
   entry.turn = turn;
   entry.rows = rows;
-  entry.decode = turn->decoding();
   const bool last = branch.computed() + rows == branch.tokens();
+  entry.decode = turn->decoding() && rows == 1 && last;
   if (last && turn->limit.tokens > 0) {
     entry.logit_row = static_cast<int>(logit_rows_.size());
     logit_rows_.push_back(sequence.first_row + rows - 1);

@@ -17,8 +17,8 @@ class StepBatchBuilder {
   struct Entry {
     Turn* turn = nullptr;
     int rows = 0;
-    bool decode = false;
-    int logit_row = -1;  // of StepOutput::logits; -1: none wanted
+    bool decode = false;  // the row of the token drawn last, and nothing else
+    int logit_row = -1;   // of StepOutput::logits; -1: none wanted
   };
 
   void Clear();

@@ -58,11 +58,22 @@ struct Turn {
 
   // --- From when it was started. ---
   std::vector<int32_t> output_tokens;
+  int64_t prefilled = 0;     // positions below it are in `usage`, computed or cached
+  bool prompt_told = false;  // Observer::OnPrompt
+  int64_t safe_until = 0;    // tokens of the branch; it is not parked before
+  int64_t pages_to_fit = 0;  // while parked: obtainable pages below which it cannot resume
   bool ended = false;
 
   // Position of the first output token.
   int64_t output_position() const { return usage.base_tokens + usage.input_tokens; }
   bool decoding() const { return !output_tokens.empty(); }
+  // Its branch was parked: it waits for memory.
+  bool parked() const { return branch != nullptr && branch->parked(); }
+  // It waits for its reader and keeps its pages.
+  bool paused() const { return !parked() && timer.phase() == PhaseTimer::kParked; }
+  // Holds pages and may run, or would if its reader let it.
+  bool awake() const { return !ended && !parked(); }
+  int64_t rows_left() const { return branch->tokens() - branch->computed(); }
   int32_t written() const { return output.sent_tokens(); }
 };
 

@@ -26,6 +26,8 @@ void Branch::Advance(int64_t count) { state_->Advance(count); }
 int64_t Branch::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {
   return state_->PagesNeeded(tokens, chunk_tokens);
 }
+void Branch::Park() { state_->Park(); }
+bool Branch::parked() const { return state_->parked(); }
 BranchStats Branch::stats() const { return state_->stats(); }
 
 }  // namespace tokend::kv

@@ -18,7 +18,7 @@ class BranchState;
 
 struct BranchStats {
   int64_t cached_tokens = 0;      // of base and input, and not hidden: KV reused
-  int64_t recomputed_tokens = 0;  // of the computed: KV that had been dropped
+  int64_t recomputed_tokens = 0;  // of base, input and output: KV that had been dropped
   int64_t evicted_tokens = 0;     // positions that left the window on this branch
 };
 
@@ -60,7 +60,7 @@ class Branch {
 
   // Lends every page whose tokens already match, the base's own ones included,
   // up to the last token but one. Once, after the input was appended and before
-  // the first Prepare.
+  // the first Prepare; and once after each Park.
   void MatchPrefix();
 
   // Takes the pages that positions [computed, computed + count) of every layer
@@ -82,6 +82,13 @@ class Branch {
   // MatchPrefix; the answers of all running branches add up against
   // SessionStore::ObtainablePages().
   int64_t PagesNeeded(int64_t tokens, int64_t chunk_tokens) const;
+
+  // Gives up all KV: what no one else owns is free or, where the prefix index
+  // holds it, cached, and the session's own KV counts as idle. The tokens stay;
+  // MatchPrefix resumes. computed() is 0 meanwhile. A parked branch may be
+  // committed.
+  void Park();
+  bool parked() const;
 
   BranchStats stats() const;
 

@@ -139,7 +139,12 @@ void BranchState::Advance(int64_t count) {
   const int64_t prepared_end =
       (current_.node()->index + 1 + static_cast<int64_t>(prepared_.size())) * page_tokens_;
   TOKEND_CHECK(count >= 1 && end <= tokens() && end <= prepared_end && !donor_);
-  const int64_t recomputed = std::min(base_.computed, end) - computed_;
+  if (!ran_) {
+    store_->observer->OnPrefixQuery(tokens() - base_.computed,
+                                    std::max<int64_t>(0, computed_ - base_.computed));
+  }
+  ran_ = true;
+  const int64_t recomputed = std::min(had_kv(), end) - computed_;
   if (recomputed > 0) {
     recomputed_tokens_ += recomputed;
     store_->observer->OnRecomputedTokens(recomputed);

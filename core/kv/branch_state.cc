@@ -31,6 +31,7 @@ BranchState::BranchState(StoreState* store, BranchBase base)
       pending_start_(base_.tokens / page_tokens_ * page_tokens_) {
   base::MutexLock lock(&store_->mu);
   store_->branches.push_back(this);
+  SetLive(true);
   store_->tree.ReadTokens(base_.claim.node(), pending_start_, base_.tokens, &pending_);
 }
 
@@ -38,15 +39,13 @@ BranchState::~BranchState() {
   base::MutexLock lock(&store_->mu);
   std::vector<BranchState*>& branches = store_->branches;
   branches.erase(std::find(branches.begin(), branches.end(), this));
+  SetLive(false);
   ReturnPages(0);
   store_->tree.Drop(std::move(donor_));
   store_->tree.Drop(std::move(current_));
   store_->tree.Drop(std::move(base_.claim));
   // What a long chain leaves is freed by Maintain.
   store_->tree.Drain(1024);
-  if (base_.session != nullptr && !committed_) {
-    store_->observer->OnSessionOp(base::SessionOp::kDrop);
-  }
 }
 
 void BranchState::Append(absl::Span<const int32_t> tokens) {
@@ -155,6 +154,7 @@ void BranchState::MatchPrefix() {
 void BranchState::MatchLocked() {
   TOKEND_CHECK(!matched_);
   matched_ = true;
+  SetLive(true);
   // The last token is always computed: its logits are wanted.
   const int64_t limit = std::max<int64_t>(0, tokens() - 1);
   Node* const resume = FindResumeNode(limit);
@@ -164,17 +164,15 @@ void BranchState::MatchLocked() {
   current_ = store_->tree.Take(resume, computed_, Claim::Kind::kStrong);
   if (donor != nullptr) donor_ = store_->tree.Take(donor, computed_, Claim::Kind::kStrong);
   store_->tree.Change(&base_.claim, Claim::Kind::kTokens);
-  cached_tokens_ = computed_ - HiddenEverywhere(*layout_, computed_);
-  store_->observer->OnPrefixQuery(tokens() - base_.computed,
-                                  std::max<int64_t>(0, computed_ - base_.computed));
+  if (!ran_) cached_tokens_ = computed_ - HiddenEverywhere(*layout_, computed_);
 }
 
 BranchStats BranchState::stats() const {
-  const int64_t start = std::min(base_.computed, computed_);
-  return {
-      .cached_tokens = cached_tokens_,
-      .recomputed_tokens = recomputed_tokens_,
-      .evicted_tokens = HiddenEverywhere(*layout_, computed_) - HiddenEverywhere(*layout_, start)};
+  const int64_t end = std::max(computed_, lost_end_);
+  const int64_t start = std::min(base_.computed, end);
+  return {.cached_tokens = cached_tokens_,
+          .recomputed_tokens = recomputed_tokens_,
+          .evicted_tokens = HiddenEverywhere(*layout_, end) - HiddenEverywhere(*layout_, start)};
 }
 
 Node* BranchState::FindOrAdd(Node* parent, absl::Span<const int32_t> tokens) {
@@ -209,7 +207,7 @@ absl::StatusOr<Claim> BranchState::Seal(int64_t end, int64_t computed) {
     const int64_t size = std::min<int64_t>(page_tokens_, end - begin);
     const absl::Span<const int32_t> tokens = Tokens(begin, begin + size, &scratch);
     node = size == page_tokens_ ? FindOrAdd(node, tokens) : tree.AddChild(node, tokens);
-    AttachPrepared(node, computed);
+    AttachPrepared(node, std::min(end, computed_));
   }
   return claim(node);
 }
@@ -224,7 +222,8 @@ absl::StatusOr<VersionInfo> BranchState::Commit(WriterState* writer, const Commi
     store_->observer->OnVersionConflict();
     return VersionMismatch(static_cast<int64_t>(expected), session->head());
   }
-  const int64_t computed = std::min(request.tokens, matched_ ? computed_ : base_.computed);
+  const int64_t computed =
+      std::min(request.tokens, matched_ ? std::max(computed_, lost_end_) : had_kv());
   TOKEND_ASSIGN_OR_RETURN(Claim claim, Seal(request.tokens, computed));
   if (absl::Status fault = store_->Fault(FaultPoint::kPublish); !fault.ok()) {
     store_->tree.Drop(std::move(claim));
@@ -241,7 +240,7 @@ absl::StatusOr<VersionInfo> BranchState::Commit(WriterState* writer, const Commi
   if (writer->fork != nullptr) session->forked_from = base_.version_name;
   store_->AddVersion(session, std::move(record));
   session->reserved = session->provisional = false;
-  committed_ = true;
+  writer->committed = true;
   store_->observer->OnSessionOp(base::SessionOp::kCommit);
   const VersionRecord& head = session->versions.back();
   return VersionInfo{.session_id = session->id,

@@ -1,6 +1,7 @@
 #ifndef TOKEND_CORE_KV_BRANCH_STATE_H_
 #define TOKEND_CORE_KV_BRANCH_STATE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -49,6 +50,8 @@ class BranchState {
   absl::Status Prepare(int64_t count);
   void Advance(int64_t count);
   int64_t PagesNeeded(int64_t tokens, int64_t chunk_tokens) const;
+  void Park();
+  bool parked() const { return !live_; }
 
   // The claim that reaches all that this branch owns in the tree.
   const Claim& widest_claim() const { return donor_ ? donor_ : current_ ? current_ : base_.claim; }
@@ -89,6 +92,10 @@ class BranchState {
   void FinishNode() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   void SlideTo(int64_t position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   void RefreshViews();
+  // Whether it counts among its session's live branches.
+  void SetLive(bool live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  // Positions below this had KV once.
+  int64_t had_kv() const { return std::max(base_.computed, lost_end_); }
 
   StoreState* const store_;
   const int page_tokens_;
@@ -99,7 +106,9 @@ class BranchState {
   std::vector<int32_t> pending_;  // tokens of positions from pending_start_ on
   int64_t computed_ = 0;
   bool matched_ = false;
-  bool committed_ = false;
+  bool live_ = false;     // true except while parked
+  bool ran_ = false;      // Advance was called
+  int64_t lost_end_ = 0;  // positions below it had KV when the branch was parked
 
   // From MatchPrefix on.
   Claim current_;  // on the last whole node below computed_

@@ -165,7 +165,8 @@ class SessionStore {
   void Maintain();
 
   // Pages that could be had for new work right now: free, or cached without an
-  // owner, or held only by idle sessions that are not pinned.
+  // owner, or held only by sessions that are not pinned and on which no branch
+  // runs: none was checked out, or it is parked.
   int64_t ObtainablePages();
 
  private:

@@ -54,6 +54,9 @@ Writer::Writer(StoreState* store, std::unique_ptr<WriterState> state)
 
 Writer::~Writer() {
   MutexLock lock(&store_->mu);
+  if (state_->started && !state_->committed) {
+    store_->observer->OnSessionOp(base::SessionOp::kDrop);
+  }
   Session* const fork = state_->fork.get();
   if (fork != nullptr && fork->reserved) store_->RemoveSession(fork);
   Session* const session = state_->session.get();

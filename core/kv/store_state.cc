@@ -169,8 +169,8 @@ void StoreState::DeleteIdle() {
 int64_t StoreState::CountBusyPages() {
   std::vector<const Claim*> claims;
   for (const auto& [key, session] : sessions) {
-    const bool busy = !session->line.empty() || session->spec.pinned;
-    if (busy && !session->versions.empty()) claims.push_back(&session->versions.back().claim);
+    if (session->versions.empty() || !session->keeps_kv()) continue;
+    claims.push_back(&session->versions.back().claim);
   }
   for (const BranchState* branch : branches) claims.push_back(&branch->widest_claim());
   const NodeTree::Owned owned = tree.Count({}, claims);
@@ -184,10 +184,13 @@ int64_t StoreState::Obtainable() {
 
 bool StoreState::RetireIdle() {
   Session* oldest = nullptr;
+  const auto order = [](const Session& session) {
+    return std::pair(!session.line.empty(), session.last_use);
+  };
   for (const auto& [key, session] : sessions) {
-    if (!session->line.empty() || session->spec.pinned || session->versions.empty()) continue;
+    if (session->keeps_kv() || session->versions.empty()) continue;
     if (session->versions.back().claim.kind() != Claim::Kind::kStrong) continue;
-    if (oldest == nullptr || session->last_use < oldest->last_use) oldest = session.get();
+    if (oldest == nullptr || order(*session) < order(*oldest)) oldest = session.get();
   }
   if (oldest == nullptr) return false;
   tree.Change(&oldest->versions.back().claim, Claim::Kind::kWeak);

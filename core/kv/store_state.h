@@ -52,6 +52,8 @@ struct Session {
 
   // Writers in order of arrival; the first may run.
   std::list<WriterState*> line;
+  // Branches of it that are not parked. None: its KV can be had under pressure.
+  int live_branches = 0;
   bool deleted = false;
   // Reserved by a kFork writer: no one sees it before its first version.
   bool reserved = false;
@@ -60,6 +62,7 @@ struct Session {
 
   Version head() const { return versions.empty() ? Version::kNone : versions.back().number; }
   int64_t tokens() const { return versions.empty() ? 0 : versions.back().tokens; }
+  bool keeps_kv() const { return spec.pinned || live_branches > 0; }
 };
 
 class WriterState {
@@ -69,6 +72,7 @@ class WriterState {
   std::shared_ptr<Session> fork;  // kFork: where the turn commits
   std::string fork_id;
   bool started = false;  // Checkout succeeded
+  bool committed = false;
 };
 
 class StoreState {
@@ -133,7 +137,8 @@ class StoreState {
 
  private:
   int64_t CountBusyPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Gives up the KV of the idle session that was used longest ago. False: none.
+  // Gives up the KV of the session without live branches that was used longest
+  // ago, those that no writer waits for first. False: none.
   bool RetireIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   // No session is idle for too long before (monotonic).

@@ -206,6 +206,48 @@ TEST_P(DeterminismTest, APausedTurnGoesOnAlike) {
   EXPECT_EQ(sink->tokens(), expected);
 }
 
+// Others take all of the pool while it is parked; then it computes all again.
+TEST_P(DeterminismTest, AParkedTurnGoesOnAlike) {
+  const auto expected = Expected();
+  for (const int chunk : {1, 7, 64, 512}) {
+    HarnessOptions options = Options(chunk);
+    options.pages = 3 * 24;
+    Harness harness(options);
+    harness.Run(Base("a"));
+    const auto sink = harness.Submit(Question("a"));
+    int salt = 0;
+    for (const size_t tokens : {1, 2, 16, 35}) {
+      while (!sink->ended() && sink->tokens().size() < tokens) harness.Step();
+      sink->SetWritable(false);
+      EXPECT_TRUE(harness.Run(TokensRequest(Tokens(23 * 16, ++salt + 10), 2))->finished());
+      sink->SetWritable(true);
+    }
+    harness.RunUntilIdle();
+    EXPECT_EQ(sink->tokens(), expected) << "chunk " << chunk;
+    EXPECT_EQ(harness.scheduler().parks(), 4);
+    EXPECT_GT(sink->finished()->usage.recomputed_tokens, 4 * kInputTokens);
+  }
+}
+
+// They park each other, while they decode and before.
+TEST_P(DeterminismTest, ManyInAPoolForFewAreTheSame) {
+  const auto expected = Expected();
+  int64_t parks = 0;
+  for (const int chunk : {1, 7, 64, 512}) {
+    HarnessOptions options = Options(chunk);
+    options.pages = 3 * 26;
+    Harness harness(options);
+    harness.Run(Base("a"));
+    AddNeighbours(harness, 4);
+    const auto sink = harness.Submit(Question("a"));
+    AddNeighbours(harness, 27);
+    harness.RunUntilIdle();
+    EXPECT_EQ(sink->tokens(), expected) << "chunk " << chunk;
+    parks += harness.scheduler().parks();
+  }
+  EXPECT_GT(parks, 0);
+}
+
 constexpr kv::RetentionPolicy kFull;
 constexpr kv::RetentionPolicy kWindow = {kv::RetentionPolicy::Kind::kSlidingWindow, 4, 48};
 constexpr kv::RetentionPolicy kNarrow = {kv::RetentionPolicy::Kind::kSlidingWindow, 0, 17};

@@ -278,27 +278,6 @@ TEST(PoolTest, AWaitingTurnCanBeCancelledWithItsBaseCheckedOut) {
   EXPECT_TRUE(one->finished().has_value());
 }
 
-TEST(PoolTest, WhenThePoolRunsOutTheLastAdmittedEnds) {
-  Harness harness(SmallPool(8));
-  std::vector<std::shared_ptr<RecordingSink>> sinks;
-  for (int i = 0; i < 4; ++i) {
-    sinks.push_back(harness.Submit(TokensRequest(std::vector<int32_t>(10, 5 + i), 90)));
-  }
-  harness.RunUntilIdle();
-  EXPECT_EQ(sinks[0]->finished()->reason, kv::FinishReason::kLength);
-  bool lost = false;
-  for (size_t i = 1; i < sinks.size(); ++i) {
-    // Once one is lost, all that came after it are: or they started later.
-    if (!sinks[i]->failed().has_value()) continue;
-    lost = true;
-    EXPECT_EQ(sinks[i]->failed()->code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_EQ(base::GetErrorReason(*sinks[i]->failed()), ErrorReason::kKvPoolFull);
-    EXPECT_TRUE(base::GetErrorInfo(*sinks[i]->failed())->retry_after.has_value());
-  }
-  EXPECT_TRUE(lost);
-  EXPECT_EQ(harness.store().Snapshot().pages.private_pages, 0);
-}
-
 TEST(PoolTest, IdleSessionsMakeRoom) {
   Harness harness(SmallPool(6));
   Request idle = OnA(TokensRequest(std::vector<int32_t>(60, 5), 10));

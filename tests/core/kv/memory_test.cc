@@ -168,7 +168,8 @@ TEST(PressureTest, WhatRunsIsNeverTaken) {
   KvHarness harness = SmallPool(6);
   ASSERT_TRUE(harness.Create("a").ok());
   ASSERT_TRUE(harness.Turn("a", SomeTokens(12, 1)).ok());
-  auto writer = harness.Admit("a");  // waiting is enough
+  auto writer = harness.Admit("a");
+  const auto running = *harness.store().Checkout(writer.get(), {});
   EXPECT_EQ(harness.store().ObtainablePages(), 9);
   auto branch = harness.store().CheckoutEphemeral("p");
   branch->Append(SomeTokens(32, 2));

@@ -83,6 +83,7 @@ class Program {
   void StepSome();
   // False: no room, or the copy failed; then the turn is to be dropped.
   bool Prepare(OpenTurn* turn, int64_t count);
+  void Park();
   void EndTurn();
   // A session that a turn made is gone with its last turn, unless one committed.
   void Leave(OpenTurn* turn);
@@ -98,6 +99,7 @@ class Program {
   std::vector<OpenTurn> turns_;
   int step_ = 0;
   int refused_ = 0;
+  int parked_ = 0;
 };
 
 }  // namespace tokend::kv

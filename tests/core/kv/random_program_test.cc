@@ -38,6 +38,7 @@ void Program::CheckCoverage(bool scarce) {
   const CountingObserver& seen = harness_.observer();
   EXPECT_GT(seen.hits, 50);
   EXPECT_GT(seen.copies, 50);
+  EXPECT_GT(parked_, 10);
   EXPECT_GT(seen.evicted.at(base::EvictionCause::kWindow), 0);
   if (scarce) {
     EXPECT_GT(seen.evicted.at(base::EvictionCause::kPressure), 100);
@@ -98,6 +99,8 @@ void Program::Operation() {
     Delete();
   } else if (kind < 93) {
     ReadSome();
+  } else if (kind < 96) {
+    Park();
   } else {
     store().Maintain();
   }

@@ -167,6 +167,18 @@ bool Program::Prepare(OpenTurn* turn, int64_t count) {
   return false;
 }
 
+void Program::Park() {
+  if (turns_.empty()) return;
+  OpenTurn& turn = turns_[Below(static_cast<int>(turns_.size()))];
+  if (turn.branch == nullptr) return;
+  turn.branch->Park();
+  EXPECT_TRUE(turn.branch->parked());
+  EXPECT_EQ(turn.branch->computed(), 0);
+  EXPECT_EQ(turn.branch->tokens(), static_cast<int64_t>(turn.tokens.size()));
+  turn.matched = false;
+  ++parked_;
+}
+
 void Program::EndTurn() {
   if (turns_.empty()) return;
   const int i = Below(static_cast<int>(turns_.size()));

@@ -29,7 +29,11 @@ std::vector<Node*> StoreAudit::AllNodes() UNLOCKED {
 std::vector<StoreAudit::Owner> StoreAudit::Owners() UNLOCKED {
   std::vector<Owner> owners;
   for (const auto& [key, session] : state_->sessions) {
-    Owner owner = {.pinned = session->spec.pinned, .busy = !session->line.empty()};
+    Owner owner = {.pinned = session->spec.pinned};
+    for (const BranchState* branch : state_->branches) {
+      if (branch->base().session == session && !branch->parked()) owner.busy = true;
+    }
+    if ((session->live_branches > 0) != owner.busy) Broken("live branches");
     for (const VersionRecord& version : session->versions) {
       if (version.claim.kind() == Claim::Kind::kStrong) owner.claims.push_back(&version.claim);
     }
