@@ -108,7 +108,7 @@ Node* BranchState::FindResumeNode(int64_t limit) {
     if (scan.CanResume() || (at_usual && scan.CanResume(usual))) best = node;
   };
   // A windowed session is mostly whole there; then its length does not matter.
-  if (!layout_->has_full && usual >= page_tokens_) {
+  if (layout_->full_groups == 0 && usual >= page_tokens_) {
     Node* const node = tree.Ancestor(base_end, usual / page_tokens_ - 1);
     const int64_t position = has_rest ? usual : usual - rest;
     if (ReachIsWhole(node, position)) {

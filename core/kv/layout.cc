@@ -21,7 +21,13 @@ Layout MakeLayout(const RetentionPolicy& policy, int layers, int page_tokens) {
     }
     group->layers.push_back(layer);
     layout.group_of_layer.push_back(static_cast<int>(group - layout.groups.begin()));
-    if (group->full()) layout.has_full = true;
+  }
+  for (size_t g = 0; g < layout.groups.size(); ++g) {
+    const ops::AttentionMask& mask = layout.groups[g].mask;
+    if (layout.groups[g].full()) layout.full_groups |= 1u << g;
+    layout.sink_pages =
+        std::max(layout.sink_pages,
+                 static_cast<int32_t>((mask.sink_tokens + page_tokens - 1) / page_tokens));
   }
   return layout;
 }

@@ -28,7 +28,8 @@ struct Layout {
   int page_tokens = 0;
   std::vector<LayerGroup> groups;   // 1 to kMaxGroups; at most one is full
   std::vector<int> group_of_layer;  // [layers]
-  bool has_full = false;
+  uint32_t full_groups = 0;         // the bit of the full one
+  int32_t sink_pages = 0;           // most of any group
 };
 
 Layout MakeLayout(const RetentionPolicy& policy, int layers, int page_tokens);

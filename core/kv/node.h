@@ -11,6 +11,18 @@
 
 namespace tokend::kv {
 
+struct Node;
+
+// What a weak or strong claim has of its KV in a full group: that of all nodes up
+// to `tip`. An entry of the tip's list.
+struct Lease {
+  Node* end = nullptr;  // the claim's node
+  Node* tip = nullptr;  // the last node up to `end` that has KV, or the root
+  bool strong = false;
+  Lease* previous = nullptr;
+  Lease* next = nullptr;
+};
+
 // `page_tokens` positions of a token sequence over all layers. A full node is
 // unique for (parent, tokens) and an entry of the prefix index; one that is cut
 // short belongs to the version that ends in it and has no children. Tokens never
@@ -20,6 +32,7 @@ namespace tokend::kv {
 struct Node {
   Node* parent = nullptr;  // nullptr: a root, which has no tokens
   Node* jump = nullptr;    // some ancestor; a root's is itself
+  Node* sinks = nullptr;   // up to here, the last node with sinks; the root: none yet
   int64_t index = -1;      // first position / page_tokens; a root's is -1
   uint64_t digest = 0;     // of the root and all tokens up to here
   const Layout* layout = nullptr;
@@ -29,13 +42,19 @@ struct Node {
   int32_t refs = 0;      // claims on it, and children with refs
   int32_t children = 0;  // all
 
-  // Ownership of pages, by group.
-  int32_t chain = 0;  // full group: strong claims on it, and children with chain
+  // Ownership of the full group's pages. Where a node has some, its parent has all
+  // of its rows, and last nodes go first. So what lies before a tip stays as long
+  // as the tip does, and an owner counts at its tip alone.
+  Lease* leases = nullptr;        // that have their tip here
+  int32_t owners = 0;             // of them, the strong
+  int32_t resident_children = 0;  // with KV in the full group
+
+  // Ownership of windowed groups' pages.
   struct Holds {
     int32_t strong = 0;
     int32_t weak = 0;
   };
-  std::array<Holds, kMaxGroups> windows = {};  // windowed groups: claims that reach it
+  std::array<Holds, kMaxGroups> windows = {};  // claims that reach it
 
   // KV. Bit g of `resident`: group g has its pages; all hold the first `rows`.
   uint32_t resident = 0;
@@ -47,13 +66,14 @@ struct Node {
   Node* previous_sibling = nullptr;
   Node* next_sibling = nullptr;
 
-  // Pages without an owner, and the list of nodes with such.
+  // Pages that may go at once, and the list of nodes with such.
   int64_t loose_pages = 0;
+  int64_t last_use = 0;  // a count of the tree's
   enum class Loose : uint8_t { kNone, kCached, kKept } loose = Loose::kNone;
   Node* loose_previous = nullptr;
   Node* loose_next = nullptr;
 
-  // Scratch of NodeTree::Count and MarkOwned; bits are groups.
+  // Scratch of NodeTree::Count; bits are groups.
   uint64_t mark_epoch = 0;
   uint32_t mark_seen = 0;
   uint32_t mark_shared = 0;
@@ -61,6 +81,8 @@ struct Node {
 
   bool is_root() const { return parent == nullptr; }
   bool full() const { return static_cast<int>(tokens.size()) == layout->page_tokens; }
+  // Whether it has KV in the full group; a root needs none.
+  bool has_full_kv() const { return is_root() || (resident & layout->full_groups) != 0; }
   // Bit g: group g has all rows.
   uint32_t whole() const { return rows == layout->page_tokens ? resident : 0; }
   uint32_t all_groups() const { return (1u << layout->groups.size()) - 1; }

@@ -8,9 +8,11 @@ namespace tokend::kv {
 template <typename Fn>
 void NodeTree::ForReach(Node* node, int64_t position, const ops::AttentionMask& mask, Fn fn) const {
   const ReachablePages reach = Reachable(mask, position, page_tokens_);
-  for (; node->index >= reach.first_page; node = node->parent) fn(node);
-  node = Ancestor(node, std::min<int64_t>(node->index, reach.sink_pages - 1));
-  for (; !node->is_root(); node = node->parent) fn(node);
+  for (; node->index >= reach.first_page; node = node->parent, ++touched_) fn(node);
+  if (reach.sink_pages == 0) return;
+  node = node->layout->sink_pages == reach.sink_pages ? node->sinks
+                                                      : Ancestor(node, reach.sink_pages - 1);
+  for (; !node->is_root(); node = node->parent, ++touched_) fn(node);
 }
 
 std::vector<Node*> NodeTree::Reach(Node* node, int64_t position,
@@ -21,15 +23,23 @@ std::vector<Node*> NodeTree::Reach(Node* node, int64_t position,
   return nodes;
 }
 
-void NodeTree::Hold(const Claim& claim, int delta) {
-  if (claim.kind_ == Claim::Kind::kTokens) return;
+void NodeTree::Hold(Claim* claim, const Claim* whole) {
+  if (claim->kind_ == Claim::Kind::kTokens) return;
+  if (claim->node_->layout->full_groups != 0) OpenLease(claim, whole);
+  HoldWindows(*claim, 1);
+}
+
+void NodeTree::Release(Claim* claim) {
+  if (claim->kind_ == Claim::Kind::kTokens) return;
+  if (claim->lease_ != nullptr) CloseLease(claim);
+  HoldWindows(*claim, -1);
+}
+
+void NodeTree::HoldWindows(const Claim& claim, int delta) {
   const bool strong = claim.kind_ == Claim::Kind::kStrong;
   const std::vector<LayerGroup>& groups = claim.node_->layout->groups;
   for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].full()) {
-      if (strong) AddChain(claim.node_, delta);
-      continue;
-    }
+    if (groups[g].full()) continue;
     ForReach(claim.node_, claim.position_, groups[g].mask, [&](Node* node) {
       Node::Holds& holds = node->windows[g];
       (strong ? holds.strong : holds.weak) += delta;
@@ -39,41 +49,21 @@ void NodeTree::Hold(const Claim& claim, int delta) {
   }
 }
 
-void NodeTree::AddChain(Node* node, int delta) {
-  const bool was_owned = node->chain > 0;
-  node->chain += delta;
-  TOKEND_CHECK(node->chain >= 0);
-  const bool is_owned = node->chain > 0;
-  if (was_owned == is_owned) return;
-  Update(node);
-  if (node->parent == nullptr) return;
-  (is_owned ? chain_additions_ : chain_removals_).push_back(node->parent);
-}
-
-void NodeTree::Settle() {
-  while (!chain_additions_.empty() || !chain_removals_.empty()) {
-    std::vector<Node*>& queue = chain_additions_.empty() ? chain_removals_ : chain_additions_;
-    const int delta = chain_additions_.empty() ? -1 : 1;
-    Node* node = queue.back();
-    queue.pop_back();
-    AddChain(node, delta);
-  }
-}
-
-Claim NodeTree::Take(Node* node, int64_t position, Claim::Kind kind) {
+Claim NodeTree::Take(Node* node, int64_t position, Claim::Kind kind, const Claim* whole) {
   Claim claim(node, position, kind);
   AddRef(node);
-  Hold(claim, 1);
+  Hold(&claim, whole);
   return claim;
 }
 
 void NodeTree::Change(Claim* claim, Claim::Kind kind) {
   if (claim->kind_ == kind) return;
   Claim changed(claim->node_, claim->position_, kind);
-  Hold(changed, 1);
-  Hold(*claim, -1);
+  Hold(&changed, claim);
+  Release(claim);
   changed.node_ = nullptr;
   claim->kind_ = kind;
+  claim->lease_ = std::move(changed.lease_);
 }
 
 void NodeTree::Extend(Claim* claim, Node* child) {
@@ -81,13 +71,13 @@ void NodeTree::Extend(Claim* claim, Node* child) {
   AddRef(child);
   const std::vector<LayerGroup>& groups = child->layout->groups;
   for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].full()) {
-      AddChain(child, 1);
-      Settle();
-      AddChain(claim->node_, -1);
-    } else {
-      ++child->windows[g].strong;
-    }
+    if (!groups[g].full()) ++child->windows[g].strong;
+  }
+  if (Lease* const lease = claim->lease_.get(); lease != nullptr) {
+    TOKEND_CHECK(lease->tip == claim->node_ && child->has_full_kv());
+    Delist(lease);
+    lease->end = child;
+    Enlist(lease, child);
   }
   Update(child);
   DropRef(claim->node_);
@@ -107,9 +97,7 @@ int64_t NodeTree::Slide(Claim* claim, int64_t position) {
     Node* node = Ancestor(claim->node_, std::min(claim->node_->index, after.first_page - 1));
     for (; node->index >= first; node = node->parent) {
       --node->windows[g].strong;
-      if (!IsOwned(node, static_cast<int>(g)) && node->windows[g].weak == 0) {
-        FreePages(node, 1u << g);
-      }
+      if (node->windows[g].strong == 0 && node->windows[g].weak == 0) FreePages(node, 1u << g);
       Update(node);
     }
   }
@@ -119,15 +107,12 @@ int64_t NodeTree::Slide(Claim* claim, int64_t position) {
 
 void NodeTree::Drop(Claim claim) {
   if (claim.node_ == nullptr) return;
-  Hold(claim, -1);
+  Release(&claim);
   dropped_.push_back(std::exchange(claim.node_, nullptr));
 }
 
-bool NodeTree::IsOwned(const Node* node, int group) const {
-  return node->layout->groups[group].full() ? node->chain > 0 : node->windows[group].strong > 0;
-}
-
-void NodeTree::Mark(Node* node, int group, bool pinned, bool* stop, Owned* owned) {
+void NodeTree::Mark(Node* node, int group, Owner owner, bool* stop, Owned* owned) {
+  ++touched_;
   if (node->mark_epoch != mark_epoch_) {
     node->mark_epoch = mark_epoch_;
     node->mark_seen = node->mark_shared = node->mark_pinned = 0;
@@ -135,12 +120,15 @@ void NodeTree::Mark(Node* node, int group, bool pinned, bool* stop, Owned* owned
   const uint32_t bit = 1u << group;
   const bool resident = (node->resident & bit) != 0;
   const auto pages = static_cast<int64_t>(node->layout->groups[group].layers.size());
-  if ((node->mark_pinned & bit) != 0 || (!pinned && (node->mark_shared & bit) != 0)) {
+  const bool seen = (node->mark_seen & bit) != 0;
+  if ((node->mark_pinned & bit) != 0 ||
+      (owner == Owner::kOther && (node->mark_shared & bit) != 0) ||
+      (owner == Owner::kDying && seen)) {
     *stop = true;
-  } else if (pinned) {
+  } else if (owner == Owner::kPinned) {
     node->mark_pinned |= bit;
     if (resident) owned->pinned += pages;
-  } else if ((node->mark_seen & bit) != 0) {
+  } else if (seen) {
     node->mark_shared |= bit;
     if (resident) owned->shared += pages, owned->once -= pages;
   } else {
@@ -149,29 +137,31 @@ void NodeTree::Mark(Node* node, int group, bool pinned, bool* stop, Owned* owned
   }
 }
 
-void NodeTree::Visit(const Claim& claim, bool pinned, Owned* owned) {
+void NodeTree::Visit(const Claim& claim, Owner owner, Owned* owned) {
   if (claim.node_ == nullptr || claim.kind_ != Claim::Kind::kStrong) return;
   const std::vector<LayerGroup>& groups = claim.node_->layout->groups;
   for (int g = 0; g < static_cast<int>(groups.size()); ++g) {
     bool stop = false;
     if (groups[g].full()) {
       // What marked a node so that this one stops has marked its ancestors alike.
-      for (Node* node = claim.node_; !stop && !node->is_root(); node = node->parent) {
-        Mark(node, g, pinned, &stop, owned);
+      for (Node* node = claim.lease_->tip; !stop && !node->is_root(); node = node->parent) {
+        Mark(node, g, owner, &stop, owned);
       }
     } else {
       ForReach(claim.node_, claim.position_, groups[g].mask,
-               [&](Node* node) { Mark(node, g, pinned, &stop, owned); });
+               [&](Node* node) { Mark(node, g, owner, &stop, owned); });
     }
   }
 }
 
 NodeTree::Owned NodeTree::Count(absl::Span<const Claim* const> pinned,
-                                absl::Span<const Claim* const> others) {
+                                absl::Span<const Claim* const> others,
+                                absl::Span<const Claim> dying) {
   ++mark_epoch_;
   Owned owned;
-  for (const Claim* claim : pinned) Visit(*claim, true, &owned);
-  for (const Claim* claim : others) Visit(*claim, false, &owned);
+  for (const Claim* claim : pinned) Visit(*claim, Owner::kPinned, &owned);
+  for (const Claim* claim : others) Visit(*claim, Owner::kOther, &owned);
+  for (const Claim& claim : dying) Visit(claim, Owner::kDying, &owned);
   return owned;
 }
 
@@ -182,10 +172,16 @@ int64_t NodeTree::ResidentRows(const Claim& claim, int64_t end) const {
   int64_t most = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
     int64_t rows = 0;
-    ForReach(claim.node_, claim.position_, groups[g].mask, [&](Node* node) {
+    const auto add = [&](const Node* node) {
       const int64_t start = node->index * page_tokens_;
       if ((node->resident >> g & 1) != 0) rows += std::clamp<int64_t>(end - start, 0, node->rows);
-    });
+    };
+    if (!groups[g].full()) {
+      ForReach(claim.node_, claim.position_, groups[g].mask, add);
+    } else if (const Node* const tip = claim.lease_->tip; !tip->is_root()) {
+      rows = std::min(end, tip->index * page_tokens_);
+      add(tip);
+    }
     most = std::max(most, rows);
   }
   return most;

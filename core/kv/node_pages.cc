@@ -4,7 +4,9 @@
 namespace tokend::kv {
 
 void NodeTree::Attach(Node* node, std::vector<PageRef>* pages, int rows) {
+  TOKEND_CHECK(node->layout->full_groups == 0 || node->parent->has_full_kv());
   if (rows >= node->rows) {
+    const bool had_full_kv = node->has_full_kv();
     if (node->pages.empty()) node->pages.resize(layers_);
     const std::vector<LayerGroup>& groups = node->layout->groups;
     for (size_t g = 0; g < groups.size(); ++g) {
@@ -17,6 +19,7 @@ void NodeTree::Attach(Node* node, std::vector<PageRef>* pages, int rows) {
       node->resident |= bit;
     }
     node->rows = rows;
+    if (!had_full_kv && node->has_full_kv()) MoveLeasesTo(node);
   }
   pages->clear();
   Update(node);
@@ -30,25 +33,33 @@ void NodeTree::FreePages(Node* node, uint32_t groups) {
     for (int layer : node->layout->groups[g].layers) node->pages[layer].Reset();
   }
   node->resident &= ~groups;
-  if (node->resident != 0) return;
-  node->rows = 0;
-  node->pages = std::vector<PageRef>();
+  if (node->resident == 0) {
+    node->rows = 0;
+    node->pages = std::vector<PageRef>();
+  }
+  if ((groups & node->layout->full_groups) != 0) MoveLeasesFrom(node);
 }
 
 bool NodeTree::Evict(int64_t free) {
-  Settle();
   while (pool_->free() < free) {
     Node* node = cached_.oldest != nullptr ? cached_.oldest : kept_.oldest;
     if (node == nullptr) return false;
-    uint32_t loose = 0;
-    for (size_t g = 0; g < node->layout->groups.size(); ++g) {
-      if (!IsOwned(node, static_cast<int>(g))) loose |= 1u << g;
-    }
-    FreePages(node, loose);
+    FreePages(node, LooseGroups(node));
     Update(node);
     DeleteIfUnused(node);
   }
   return true;
+}
+
+uint32_t NodeTree::LooseGroups(const Node* node) const {
+  uint32_t loose = 0;
+  for (size_t g = 0; g < node->layout->groups.size(); ++g) {
+    const bool owned = node->layout->groups[g].full()
+                           ? node->owners > 0 || node->resident_children > 0
+                           : node->windows[g].strong > 0;
+    if (!owned) loose |= 1u << g;
+  }
+  return loose & node->resident;
 }
 
 void NodeTree::Unlink(Node* node) {
@@ -60,26 +71,37 @@ void NodeTree::Unlink(Node* node) {
   node->loose_previous = node->loose_next = nullptr;
 }
 
-void NodeTree::Update(Node* node) {
+void NodeTree::Update(Node* node, int64_t last_use) {
+  ++touched_;
+  const uint32_t groups = LooseGroups(node);
   int64_t pages = 0;
   for (size_t g = 0; g < node->layout->groups.size(); ++g) {
-    if ((node->resident >> g & 1) != 0 && !IsOwned(node, static_cast<int>(g))) {
-      pages += static_cast<int64_t>(node->layout->groups[g].layers.size());
-    }
+    if ((groups >> g & 1) == 0) continue;
+    pages += static_cast<int64_t>(node->layout->groups[g].layers.size());
   }
   loose_pages_ += pages - node->loose_pages;
   node->loose_pages = pages;
   const Node::Loose loose = pages == 0       ? Node::Loose::kNone
                             : node->refs > 0 ? Node::Loose::kKept
                                              : Node::Loose::kCached;
-  if (loose == node->loose) return;
+  if (loose == node->loose && loose != Node::Loose::kNone) return;
+  node->last_use = last_use;
   if (node->loose != Node::Loose::kNone) Unlink(node);
   node->loose = loose;
   if (loose == Node::Loose::kNone) return;
   LooseList& list = ListOf(loose);
-  node->loose_previous = list.newest;
-  (list.newest == nullptr ? list.oldest : list.newest->loose_next) = node;
-  list.newest = node;
+  // Used now, or the parent of one that was used long ago.
+  Node* previous = list.newest;
+  if (previous != nullptr && previous->last_use > last_use) {
+    previous = nullptr;
+    for (Node* at = list.oldest; at->last_use < last_use; at = at->loose_next, ++touched_) {
+      previous = at;
+    }
+  }
+  node->loose_previous = previous;
+  node->loose_next = previous == nullptr ? list.oldest : previous->loose_next;
+  (previous == nullptr ? list.oldest : previous->loose_next) = node;
+  (node->loose_next == nullptr ? list.newest : node->loose_next->loose_previous) = node;
 }
 
 }  // namespace tokend::kv

@@ -37,7 +37,7 @@ Node* NodeTree::Root(const std::string& key, uint64_t digest, const RetentionPol
     root = std::make_unique<RootRecord>();
     root->key = key;
     root->layout = MakeLayout(policy, layers_, page_tokens_);
-    root->node.jump = &root->node;
+    root->node.jump = root->node.sinks = &root->node;
     root->node.digest = digest;
     root->node.layout = &root->layout;
   }
@@ -45,7 +45,9 @@ Node* NodeTree::Root(const std::string& key, uint64_t digest, const RetentionPol
 }
 
 Node* NodeTree::Ancestor(Node* node, int64_t index) const {
-  while (node->index > index) node = node->jump->index >= index ? node->jump : node->parent;
+  for (; node->index > index; ++touched_) {
+    node = node->jump->index >= index ? node->jump : node->parent;
+  }
   return node;
 }
 
@@ -54,7 +56,7 @@ void NodeTree::ReadTokens(Node* node, int64_t begin, int64_t end, std::vector<in
   const size_t base = out->size();
   out->resize(base + (end - begin));
   node = Ancestor(node, (end - 1) / page_tokens_);
-  for (; !node->is_root(); node = node->parent) {
+  for (; !node->is_root(); node = node->parent, ++touched_) {
     const int64_t start = node->index * page_tokens_;
     const int64_t from = std::max(begin, start);
     const int64_t to = std::min<int64_t>(end, start + static_cast<int64_t>(node->tokens.size()));
@@ -85,6 +87,7 @@ Node* NodeTree::AddChild(Node* parent, absl::Span<const int32_t> tokens) {
           ? parent->jump->jump
           : parent;
   node->index = parent->index + 1;
+  node->sinks = node->index < parent->layout->sink_pages ? node : parent->sinks;
   node->digest = Digest(parent, tokens);
   node->layout = parent->layout;
   node->tokens.assign(tokens.begin(), tokens.end());
@@ -130,7 +133,6 @@ void NodeTree::DropRef(Node* node) {
 }
 
 bool NodeTree::Drain(int64_t budget) {
-  Settle();
   for (; budget > 0 && !dropped_.empty(); --budget) {
     Node* node = dropped_.back();
     dropped_.pop_back();

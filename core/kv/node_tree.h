@@ -29,12 +29,14 @@ class Claim {
   Claim(Claim&& other) noexcept
       : node_(std::exchange(other.node_, nullptr)),
         position_(other.position_),
-        kind_(other.kind_) {}
+        kind_(other.kind_),
+        lease_(std::move(other.lease_)) {}
   Claim& operator=(Claim&& other) noexcept {
     TOKEND_CHECK(node_ == nullptr);
     node_ = std::exchange(other.node_, nullptr);
     position_ = other.position_;
     kind_ = other.kind_;
+    lease_ = std::move(other.lease_);
     return *this;
   }
   ~Claim() { TOKEND_CHECK(node_ == nullptr); }
@@ -43,6 +45,8 @@ class Claim {
   Node* node() const { return node_; }
   int64_t position() const { return position_; }
   Kind kind() const { return kind_; }
+  // nullptr: no full group, or tokens alone.
+  const Lease* lease() const { return lease_.get(); }
 
  private:
   friend class NodeTree;
@@ -51,6 +55,7 @@ class Claim {
   Node* node_ = nullptr;
   int64_t position_ = 0;
   Kind kind_ = Kind::kTokens;
+  std::unique_ptr<Lease> lease_;
 };
 
 // All nodes, the prefix index and the pages' owners. Not thread-safe: the
@@ -66,6 +71,8 @@ class NodeTree {
 
   int page_tokens() const { return page_tokens_; }
   int64_t node_count() const { return node_count_; }  // without roots
+  // Grows by one for each node that is looked at on the way to another or changed.
+  int64_t touched() const { return touched_; }
 
   // --- Tokens. ---
 
@@ -90,7 +97,9 @@ class NodeTree {
 
   // --- Claims. ---
 
-  Claim Take(Node* node, int64_t position, Claim::Kind kind);
+  // `whole`, if there is one, is a weak or strong claim on `node` or behind it;
+  // then the cost does not depend on how much KV is missing.
+  Claim Take(Node* node, int64_t position, Claim::Kind kind, const Claim* whole = nullptr);
   void Change(Claim* claim, Claim::Kind kind);
   // Moves a strong claim on to a child of its node. [engine]
   void Extend(Claim* claim, Node* child);
@@ -100,9 +109,6 @@ class NodeTree {
   // [engine]
   void Drop(Claim claim);
 
-  // Passes changes of full-group ownership on to ancestors; called by whatever
-  // depends on it.
-  void Settle();
   // Frees up to `budget` nodes that Drop left without claims; false: none is
   // left. [engine]
   bool Drain(int64_t budget);
@@ -112,21 +118,23 @@ class NodeTree {
   // Gives the node the pages, [layers], of which it keeps those that it lacks or
   // that have more rows; the rest is freed. [engine]
   void Attach(Node* node, std::vector<PageRef>* pages, int rows);
-  // Pages without an owner.
+  // Pages without an owner that may go at once; behind them there may be more.
   int64_t loose_pages() const { return loose_pages_; }
-  // Frees pages without an owner until `free` are free: those that no version
-  // keeps first, and each time the least recently owned. False: there were not
-  // enough. [engine]
+  // Frees pages without an owner until `free` are free, a full group's last nodes
+  // first: those that no version keeps first, and each time the least recently
+  // owned. False: there were not enough. [engine]
   bool Evict(int64_t free);
 
   // Owned pages of each kind among those that the claims reach; pinned claims
-  // come first. `pages` has no node for those that branches still fill.
+  // come first. What `dying` claims alone reach counts as owned once. Those that
+  // branches still fill are not among them.
   struct Owned {
     int64_t once = 0;
     int64_t shared = 0;
     int64_t pinned = 0;
   };
-  Owned Count(absl::Span<const Claim* const> pinned, absl::Span<const Claim* const> others);
+  Owned Count(absl::Span<const Claim* const> pinned, absl::Span<const Claim* const> others,
+              absl::Span<const Claim> dying);
   // Positions below `end` whose KV is there, of those that the claim reaches.
   int64_t ResidentRows(const Claim& claim, int64_t end) const;
 
@@ -167,15 +175,31 @@ class NodeTree {
   // mask a claim reaches.
   template <typename Fn>
   void ForReach(Node* node, int64_t position, const ops::AttentionMask& mask, Fn fn) const;
-  void Hold(const Claim& claim, int delta);
-  void AddChain(Node* node, int delta);
-  bool IsOwned(const Node* node, int group) const;
+  void Hold(Claim* claim, const Claim* whole);
+  void Release(Claim* claim);
+  void HoldWindows(const Claim& claim, int delta);
   void FreePages(Node* node, uint32_t groups);
-  // Brings the node's place among the loose nodes up to date.
-  void Update(Node* node);
+
+  // The full group: a claim's lease, and the leases whose tip moves with KV that
+  // comes to a node or has gone from it.
+  void OpenLease(Claim* claim, const Claim* whole);
+  void CloseLease(Claim* claim);
+  void Enlist(Lease* lease, Node* tip);
+  void Delist(Lease* lease);
+  void MoveLeasesTo(Node* node);
+  void MoveLeasesFrom(Node* node);
+
+  // Groups whose pages may go at once.
+  uint32_t LooseGroups(const Node* node) const;
+  // Brings the node's place among the loose nodes up to date; it was used now, or
+  // at `last_use`.
+  void Update(Node* node) { Update(node, ++uses_); }
+  void Update(Node* node, int64_t last_use);
   void Unlink(Node* node);
-  void Visit(const Claim& claim, bool pinned, Owned* owned);
-  void Mark(Node* node, int group, bool pinned, bool* stop, Owned* owned);
+
+  enum class Owner : uint8_t { kPinned, kOther, kDying };
+  void Visit(const Claim& claim, Owner owner, Owned* owned);
+  void Mark(Node* node, int group, Owner owner, bool* stop, Owned* owned);
 
   PagePool* const pool_;
   const int layers_;
@@ -185,20 +209,18 @@ class NodeTree {
   absl::flat_hash_set<Node*, ChildHash, ChildEqual> index_;
   int64_t node_count_ = 0;
 
-  // Additions go first: an owner that moves within a chain must not let go of
-  // what both places share.
-  std::vector<Node*> chain_additions_;
-  std::vector<Node*> chain_removals_;
+  mutable int64_t touched_ = 0;
   std::vector<Node*> dropped_;  // each lost a ref
 
   struct LooseList {
-    Node* oldest = nullptr;
+    Node* oldest = nullptr;  // by last_use
     Node* newest = nullptr;
   };
   LooseList& ListOf(Node::Loose loose) { return loose == Node::Loose::kCached ? cached_ : kept_; }
   LooseList cached_;  // no version keeps the tokens
   LooseList kept_;
   int64_t loose_pages_ = 0;
+  int64_t uses_ = 0;
   uint64_t mark_epoch_ = 0;
 };
 

@@ -127,7 +127,7 @@ Node* StoreState::Root(absl::string_view principal, const RetentionPolicy& polic
 Claim StoreState::TakeCut(const VersionRecord& version, int64_t end) {
   const int64_t index = (end + options.page_tokens - 1) / options.page_tokens - 1;
   Node* node = tree.Ancestor(version.claim.node(), index);
-  return tree.Take(node, std::min(version.computed, end), Claim::Kind::kStrong);
+  return tree.Take(node, std::min(version.computed, end), Claim::Kind::kStrong, &version.claim);
 }
 
 void StoreState::Drain() {
@@ -173,7 +173,7 @@ int64_t StoreState::CountBusyPages() {
     claims.push_back(&session->versions.back().claim);
   }
   for (const BranchState* branch : branches) claims.push_back(&branch->widest_claim());
-  const NodeTree::Owned owned = tree.Count({}, claims);
+  const NodeTree::Owned owned = tree.Count({}, claims, {});
   return owned.once + owned.shared + branch_pages;
 }
 
@@ -216,21 +216,20 @@ absl::Status StoreState::MakeRoom(int64_t pages) {
 }
 
 PageCounts StoreState::CountPages() {
-  tree.Settle();
   std::vector<const Claim*> pinned, others;
   for (const auto& [key, session] : sessions) {
     if (session->versions.empty()) continue;
     (session->spec.pinned ? pinned : others).push_back(&session->versions.back().claim);
   }
   for (const BranchState* branch : branches) others.push_back(&branch->widest_claim());
-  const NodeTree::Owned owned = tree.Count(pinned, others);
+  // A claim that is about to go owns until then.
+  const NodeTree::Owned owned = tree.Count(pinned, others, dead);
   PageCounts counts = {.total = pool.total(),
                        .free = pool.free(),
-                       .cached = tree.loose_pages(),
+                       .private_pages = owned.once + branch_pages,
                        .shared = owned.shared,
                        .pinned = owned.pinned};
-  // Owned once, filled by a branch, or of a claim that is about to go.
-  counts.private_pages = counts.total - counts.free - counts.cached - counts.shared - counts.pinned;
+  counts.cached = counts.total - counts.free - counts.private_pages - counts.shared - counts.pinned;
   return counts;
 }
 

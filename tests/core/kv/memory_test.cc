@@ -109,6 +109,69 @@ TEST(PressureTest, CachedPagesGoFirstOldestFirstLeavesFirst) {
   EXPECT_EQ(cached(3), 8);
 }
 
+// One who owns a session's tokens owns what is left of their KV, and what comes back.
+TEST(PressureTest, AForkOfARetiredSessionHasItsKvBackWithItsSource) {
+  KvHarness harness = SmallPool(40);
+  ASSERT_TRUE(harness.Create("a").ok());
+  ASSERT_TRUE(harness.Turn("a", SomeTokens(40)).ok());
+  const auto push_out = [&](int nodes) {
+    auto branch = harness.store().CheckoutEphemeral("q");
+    branch->Append(SomeTokens(4 * nodes, 3));
+    return branch->Prepare(4 * nodes);
+  };
+  ASSERT_TRUE(push_out(36).ok());
+  EXPECT_EQ(Resident(&harness, "a"), 16);
+  ASSERT_TRUE(harness.store().Fork("p", "a", {}, "b", {}).ok());
+  ASSERT_TRUE(harness.store().Fork("p", "a", {}, "short", 10).ok());
+  EXPECT_EQ(Resident(&harness, "b"), 16);
+  EXPECT_EQ(Resident(&harness, "short"), 10);
+  EXPECT_EQ(harness.store().Snapshot().pages.private_pages, 3);
+  EXPECT_EQ(harness.store().Snapshot().pages.shared, 3 * 3);
+  harness.Audit();
+  ASSERT_TRUE(harness.Turn("a", {1}).ok());
+  EXPECT_EQ(harness.last_stats().recomputed_tokens, 24);
+  EXPECT_EQ(Resident(&harness, "b"), 40);
+  EXPECT_EQ(Resident(&harness, "short"), 10);
+  EXPECT_EQ(harness.store().Snapshot().pages.shared, 10 * 3);
+  harness.Audit();
+  ASSERT_TRUE(push_out(40).ok());
+  for (const char* id : {"a", "b", "short"}) EXPECT_EQ(Resident(&harness, id), 0);
+  harness.Audit();
+}
+
+// The stem of two chains goes after both, and by its own last use.
+TEST(PressureTest, AStemGoesAfterItsBranchesAndByItsOwnUse) {
+  KvHarness harness = SmallPool(8);
+  const auto run = [&](const Tokens& tokens) {
+    auto branch = harness.store().CheckoutEphemeral("p");
+    branch->Append(tokens);
+    branch->MatchPrefix();
+    ASSERT_TRUE(harness.Compute(branch.get()).ok());
+  };
+  const Tokens stem = SomeTokens(4, 1);
+  run(Concat(stem, SomeTokens(4, 2)));
+  run(SomeTokens(4, 3));
+  run(Concat(stem, SomeTokens(4, 4)));
+  run(SomeTokens(4, 5));
+  // The cached chains, none of which is used by asking.
+  const auto left = [&](int nodes) {
+    auto branch = harness.store().CheckoutEphemeral("q");
+    branch->Append(SomeTokens(4 * (8 - nodes), 6));
+    EXPECT_TRUE(branch->Prepare(4 * (8 - nodes)).ok());
+    harness.Audit();
+    std::set<Tokens> chains;
+    for (const StoreAudit::ResidentPage& page : harness.audit().ResidentPages()) {
+      chains.insert(page.tokens);
+    }
+    return chains;
+  };
+  const Tokens second = Concat(stem, SomeTokens(4, 4));
+  EXPECT_EQ(left(4), (std::set<Tokens>{SomeTokens(4, 3), stem, second, SomeTokens(4, 5)}));
+  EXPECT_EQ(left(3), (std::set<Tokens>{stem, second, SomeTokens(4, 5)}));
+  EXPECT_EQ(left(2), (std::set<Tokens>{stem, SomeTokens(4, 5)}));
+  EXPECT_EQ(left(1), (std::set<Tokens>{SomeTokens(4, 5)}));
+}
+
 TEST(PressureTest, ThenOlderVersionsThenIdleSessionsLeastRecentlyUsedFirst) {
   KvHarness harness = SmallPool(10);
   for (const char* id : {"a", "b", "c"}) ASSERT_TRUE(harness.Create(id).ok());

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <new>
+#include <optional>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -43,10 +44,11 @@ void Advance(Branch* branch, int64_t chunk) {
   }
 }
 
-void Turn(SessionStore* store, absl::string_view id, const Tokens& input) {
+void Turn(SessionStore* store, absl::string_view id, const Tokens& input,
+          std::optional<int64_t> from_position = std::nullopt) {
   auto writer = store->Admit({.principal = "p", .session_id = std::string(id)});
   ASSERT_TRUE(writer.ok());
-  auto branch = *store->Checkout(writer->get(), {});
+  auto branch = *store->Checkout(writer->get(), from_position);
   branch->Append(input);
   branch->MatchPrefix();
   Advance(branch.get(), 4096);
@@ -74,6 +76,7 @@ void OnSmallStack(std::function<void()> body) {
 
 struct Cost {
   int64_t allocations = 0;
+  int64_t touched = 0;  // nodes
   int64_t nodes = 0;
   int64_t pages = 0;
 
@@ -81,53 +84,142 @@ struct Cost {
 };
 
 std::ostream& operator<<(std::ostream& out, const Cost& cost) {
-  return out << cost.allocations << " allocations, " << cost.nodes << " nodes, " << cost.pages
-             << " pages";
+  return out << cost.allocations << " allocations, " << cost.touched << " nodes touched, "
+             << cost.nodes << " made, " << cost.pages << " pages";
 }
 
-// What `body` costs on a store with a session "a" of about `tokens` tokens in
-// two turns, so that version 1 is some 40 tokens shorter.
-Cost CostOf(int64_t tokens, const RetentionPolicy& policy,
-            const std::function<void(KvHarness*)>& body) {
+using Body = std::function<void(KvHarness*)>;
+
+// How a store comes to its session "a" of about `tokens` tokens in two versions.
+struct Story {
+  std::string name;
+  std::function<void(KvHarness*, int tokens)> run;
+  bool half_retired = false;
+};
+
+// Takes all pages but those of `spared` nodes for a moment.
+void PushOut(KvHarness* harness, int64_t spared) {
+  const StoreOptions& options = harness->options();
+  const int64_t tokens = (options.pages / options.layers - spared) * options.page_tokens;
+  auto branch = harness->store().CheckoutEphemeral("q");
+  branch->Append(SomeTokens(static_cast<int>(tokens), 3));
+  ASSERT_TRUE(branch->Prepare(tokens).ok());
+}
+
+void Continued(KvHarness* harness, int tokens) {
+  Turn(&harness->store(), "a", SomeTokens(tokens));
+  Turn(&harness->store(), "a", SomeTokens(39, 2));
+}
+
+// The second version has no node of the first.
+void EditedAtZero(KvHarness* harness, int tokens) {
+  Turn(&harness->store(), "a", SomeTokens(tokens));
+  Turn(&harness->store(), "a", SomeTokens(tokens + 39, 2), 0);
+}
+
+std::vector<Story> Stories() {
+  const auto pushed_out = [](auto make, auto spared) {
+    return [=](KvHarness* harness, int tokens) {
+      make(harness, tokens);
+      PushOut(harness, spared(tokens));
+    };
+  };
+  const auto none = [](int) { return 0; };
+  const auto half = [](int tokens) { return tokens / 32; };
+  return {{"continued", Continued},
+          {"continued, retired", pushed_out(Continued, none)},
+          {"continued, half retired", pushed_out(Continued, half), true},
+          {"edited at 0", EditedAtZero},
+          {"edited at 0, retired", pushed_out(EditedAtZero, none)},
+          {"edited at 0, half retired", pushed_out(EditedAtZero, half), true}};
+}
+
+Cost CostOf(int tokens, const RetentionPolicy& policy, const Story& story, const Body& body) {
   StoreOptions options = SmallOptions();
   options.layers = 2;
   options.page_tokens = 16;
-  options.pages = 2 * (tokens / 16 + 64);
+  options.pages = 2 * (2 * tokens / 16 + 64);
   options.context_tokens = 1 << 20;
   KvHarness harness(options);
   EXPECT_TRUE(harness.Create("a", policy).ok());
-  Turn(&harness.store(), "a", SomeTokens(static_cast<int>(tokens)));
-  Turn(&harness.store(), "a", SomeTokens(39, 2));
+  story.run(&harness, tokens);
   harness.store().Maintain();
   const int64_t nodes = harness.audit().nodes();
   const int64_t free = harness.store().Snapshot().pages.free;
+  const int64_t touched = harness.audit().touched();
   const int64_t before = allocations.load();
   body(&harness);
-  Cost cost = {.allocations = allocations.load() - before};
+  // Nothing is left for others to do.
+  harness.store().Maintain();
+  Cost cost = {.allocations = allocations.load() - before,
+               .touched = harness.audit().touched() - touched};
   cost.nodes = harness.audit().nodes() - nodes;
   cost.pages = free - harness.store().Snapshot().pages.free;
   return cost;
 }
 
-TEST(ScaleTest, ForkRollbackAndCheckoutDoNotGrowWithTheContext) {
-  const std::vector<std::pair<std::string, std::function<void(KvHarness*)>>> operations = {
-      {"fork",
-       [](KvHarness* harness) { EXPECT_TRUE(harness->store().Fork("p", "a", {}, "b", {}).ok()); }},
+const std::vector<RetentionPolicy>& Policies() {
+  using Kind = RetentionPolicy::Kind;
+  static const auto* const policies = new std::vector<RetentionPolicy>{
+      {}, {Kind::kSlidingWindow, 4, 50}, {Kind::kLayered, 4, 50, 1}};
+  return *policies;
+}
+
+TEST(ScaleTest, SessionCallsDoNotGrowWithTheContext) {
+  const std::vector<std::pair<std::string, Body>> operations = {
+      {"fork", [](KvHarness* h) { EXPECT_TRUE(h->store().Fork("p", "a", {}, "b", {}).ok()); }},
       {"fork of an older version",
-       [](KvHarness* harness) { EXPECT_TRUE(harness->store().Fork("p", "a", 1, "b", {}).ok()); }},
-      {"rollback",
-       [](KvHarness* harness) { EXPECT_TRUE(harness->store().Rollback("p", "a", 1, {}).ok()); }},
+       [](KvHarness* h) { EXPECT_TRUE(h->store().Fork("p", "a", 1, "b", {}).ok()); }},
+      {"fork of a fork",
+       [](KvHarness* h) {
+         EXPECT_TRUE(h->store().Fork("p", "a", 1, "b", {}).ok());
+         EXPECT_TRUE(h->store().Fork("p", "b", {}, "c", {}).ok());
+       }},
+      {"rollback", [](KvHarness* h) { EXPECT_TRUE(h->store().Rollback("p", "a", 1, {}).ok()); }},
+      {"rollback and back",
+       [](KvHarness* h) {
+         EXPECT_TRUE(h->store().Rollback("p", "a", 1, {}).ok());
+         EXPECT_TRUE(h->store().Rollback("p", "a", 2, {}).ok());
+       }},
+      {"get", [](KvHarness* h) { EXPECT_TRUE(h->store().GetSession("p", "a").ok()); }},
+      {"list", [](KvHarness* h) { EXPECT_EQ(h->store().ListSessions("p", "", 10).size(), 1); }},
+      {"list versions",
+       [](KvHarness* h) { EXPECT_EQ(h->store().ListVersions("p", "a", {}, 10)->size(), 2); }},
       {"checkout",
-       [](KvHarness* harness) {
-         auto writer = harness->Admit("a");
-         auto branch = harness->store().Checkout(writer.get(), {});
+       [](KvHarness* h) {
+         auto writer = h->Admit("a");
+         auto branch = h->store().Checkout(writer.get(), {});
          EXPECT_TRUE(branch.ok());
        }},
   };
-  for (const RetentionPolicy& policy :
-       {RetentionPolicy{}, RetentionPolicy{RetentionPolicy::Kind::kSlidingWindow, 4, 50}}) {
-    for (const auto& [name, operation] : operations) {
-      EXPECT_EQ(CostOf(112, policy, operation), CostOf(100000, policy, operation)) << name;
+  for (const RetentionPolicy& policy : Policies()) {
+    for (const Story& story : Stories()) {
+      // A window's KV does not grow: half of it is another story at each length.
+      if (story.half_retired && policy.kind == RetentionPolicy::Kind::kSlidingWindow) continue;
+      for (const auto& [name, operation] : operations) {
+        const Cost cost = CostOf(112, policy, story, operation);
+        EXPECT_EQ(cost, CostOf(100000, policy, story, operation))
+            << name << ", " << story.name << ", policy " << static_cast<int>(policy.kind);
+        EXPECT_EQ(cost.pages, 0);
+        EXPECT_EQ(cost.nodes, 0);
+      }
+    }
+  }
+}
+
+// A cut in the middle is found by jumps, at most some two a bit of its distance.
+TEST(ScaleTest, ACutTakesTheLogarithmOfItsDistance) {
+  const auto cut = [](KvHarness* h) {
+    EXPECT_TRUE(h->store().Fork("p", "a", {}, "b", 33).ok());
+    auto writer = h->Admit("a");
+    EXPECT_TRUE(h->store().Checkout(writer.get(), 33).ok());
+  };
+  for (const RetentionPolicy& policy : Policies()) {
+    for (const Story& story : Stories()) {
+      const Cost small = CostOf(112, policy, story, cut);
+      const Cost large = CostOf(100000, policy, story, cut);
+      EXPECT_EQ(small.allocations, large.allocations) << story.name;
+      EXPECT_LE(large.touched - small.touched, 2 * 2 * 13) << story.name;
     }
   }
 }

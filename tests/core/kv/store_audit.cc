@@ -82,7 +82,7 @@ bool StoreAudit::Reaches(const Claim& claim, const Node* node, const LayerGroup&
 
 void StoreAudit::CheckCounts(const std::vector<Node*>& nodes) UNLOCKED {
   struct Count {
-    int refs = 0, chain = 0, children = 0;
+    int refs = 0, children = 0;
     std::array<Node::Holds, kMaxGroups> windows = {};
   };
   std::map<const Node*, Count> counts;
@@ -90,7 +90,6 @@ void StoreAudit::CheckCounts(const std::vector<Node*>& nodes) UNLOCKED {
     ++counts[claim->node()].refs;
     const bool strong = claim->kind() == Claim::Kind::kStrong;
     const Layout& layout = *claim->node()->layout;
-    if (layout.has_full && strong) ++counts[claim->node()].chain;
     if (claim->kind() == Claim::Kind::kTokens) continue;
     for (const Node* node = claim->node(); !node->is_root(); node = node->parent) {
       for (size_t g = 0; g < layout.groups.size(); ++g) {
@@ -108,9 +107,6 @@ void StoreAudit::CheckCounts(const std::vector<Node*>& nodes) UNLOCKED {
     if (node->refs != count.refs) {
       Broken(absl::StrCat(name, node->refs, " refs, not ", count.refs));
     }
-    if (node->chain != count.chain) {
-      Broken(absl::StrCat(name, "chain ", node->chain, ", not ", count.chain));
-    }
     if (node->children != count.children) Broken(absl::StrCat(name, "children"));
     for (int g = 0; g < kMaxGroups; ++g) {
       if (node->windows[g].strong != count.windows[g].strong ||
@@ -124,7 +120,44 @@ void StoreAudit::CheckCounts(const std::vector<Node*>& nodes) UNLOCKED {
     Count& parent = counts[node->parent];
     ++parent.children;
     if (count.refs > 0) ++parent.refs;
-    if (count.chain > 0) ++parent.chain;
+  }
+}
+
+void StoreAudit::CheckLeases(const std::vector<Node*>& nodes) UNLOCKED {
+  struct Count {
+    std::set<const Lease*> leases;
+    int owners = 0, resident_children = 0;
+  };
+  std::map<const Node*, Count> counts;
+  for (const Claim* claim : AllClaims()) {
+    const Lease* lease = claim->lease();
+    const bool leased =
+        claim->node()->layout->full_groups != 0 && claim->kind() != Claim::Kind::kTokens;
+    if ((lease != nullptr) != leased) Broken("a lease too many or too few");
+    if (lease == nullptr) continue;
+    const bool strong = claim->kind() == Claim::Kind::kStrong;
+    if (lease->end != claim->node() || lease->strong != strong) Broken("another claim's lease");
+    const Node* tip = claim->node();
+    while (!tip->has_full_kv()) tip = tip->parent;
+    counts[tip].leases.insert(lease);
+    if (strong) ++counts[tip].owners;
+  }
+  for (const Node* node : nodes) {
+    if (!node->is_root() && node->has_full_kv()) ++counts[node->parent].resident_children;
+  }
+  for (const Node* node : nodes) {
+    const Count& count = counts[node];
+    std::set<const Lease*> leases;
+    for (const Lease* lease = node->leases; lease != nullptr; lease = lease->next) {
+      if (lease->tip != node) Broken("a lease with another tip");
+      leases.insert(lease);
+    }
+    if (leases != count.leases || node->owners != count.owners ||
+        node->resident_children != count.resident_children) {
+      Broken(absl::StrCat("node ", node->index, ": ", leases.size(), " leases, ", node->owners,
+                          " owners, ", node->resident_children, " resident children, not ",
+                          count.leases.size(), ", ", count.owners, ", ", count.resident_children));
+    }
   }
 }
 
@@ -140,6 +173,11 @@ void StoreAudit::CheckNode(const Node* node) UNLOCKED {
   if ((node->rows == 0) != (node->resident == 0) ||
       node->rows > static_cast<int>(node->tokens.size())) {
     Broken(absl::StrCat(name, node->rows, " rows"));
+  }
+  const uint32_t full = node->layout->full_groups;
+  if ((node->resident & full) != 0 && !node->parent->is_root() &&
+      (node->parent->whole() & full) == 0) {
+    Broken(absl::StrCat(name, "KV behind a gap"));
   }
   for (size_t g = 0; g < node->layout->groups.size(); ++g) {
     const bool resident = (node->resident >> g & 1) != 0;
@@ -212,6 +250,45 @@ void StoreAudit::CheckPages(const std::vector<Node*>& nodes) UNLOCKED {
   }
 }
 
+void StoreAudit::CheckLoose(const std::vector<Node*>& nodes) UNLOCKED {
+  NodeTree& tree = state_->tree;
+  std::set<const Node*> cached, kept;
+  int64_t pages = 0;
+  for (const Node* node : nodes) {
+    int64_t loose = 0;
+    for (size_t g = 0; g < node->layout->groups.size(); ++g) {
+      const LayerGroup& group = node->layout->groups[g];
+      if ((node->resident >> g & 1) == 0) continue;
+      bool needed = false;
+      for (const Claim* claim : AllClaims()) {
+        needed |= claim->kind() == Claim::Kind::kStrong && Reaches(*claim, node, group);
+      }
+      for (const Node* child = node->first_child; group.full() && child != nullptr;
+           child = child->next_sibling) {
+        needed |= child->has_full_kv();
+      }
+      if (!needed) loose += static_cast<int64_t>(group.layers.size());
+    }
+    pages += loose;
+    if (loose > 0) (node->refs > 0 ? kept : cached).insert(node);
+  }
+  if (pages != tree.loose_pages()) {
+    Broken(absl::StrCat(tree.loose_pages(), " loose pages, not ", pages));
+  }
+  const auto check = [&](const NodeTree::LooseList& list, const std::set<const Node*>& want) {
+    std::set<const Node*> listed;
+    int64_t last_use = -1;
+    for (const Node* node = list.oldest; node != nullptr; node = node->loose_next) {
+      if (node->last_use < last_use) Broken("loose nodes out of order");
+      last_use = node->last_use;
+      listed.insert(node);
+    }
+    if (listed != want) Broken(absl::StrCat(listed.size(), " loose nodes, not ", want.size()));
+  };
+  check(tree.cached_, cached);
+  check(tree.kept_, kept);
+}
+
 void StoreAudit::CheckIndex(const std::vector<Node*>& nodes) UNLOCKED {
   size_t full = 0;
   std::set<std::pair<const Node*, std::vector<int32_t>>> seen;
@@ -250,7 +327,6 @@ void StoreAudit::CheckSessions() UNLOCKED {
 
 std::vector<std::string> StoreAudit::Check() UNLOCKED {
   broken_.clear();
-  state_->tree.Settle();
   const std::vector<Node*> nodes = AllNodes();
   if (static_cast<int64_t>(nodes.size() - state_->tree.roots_.size()) !=
       state_->tree.node_count()) {
@@ -258,6 +334,8 @@ std::vector<std::string> StoreAudit::Check() UNLOCKED {
   }
   for (const Node* node : nodes) CheckNode(node);
   CheckCounts(nodes);
+  CheckLeases(nodes);
+  CheckLoose(nodes);
   CheckIndex(nodes);
   CheckSessions();
   CheckPages(nodes);
@@ -284,6 +362,8 @@ std::vector<StoreAudit::ResidentPage> StoreAudit::ResidentPages() UNLOCKED {
 }
 
 int64_t StoreAudit::nodes() UNLOCKED { return state_->tree.node_count(); }
+
+int64_t StoreAudit::touched() UNLOCKED { return state_->tree.touched(); }
 
 int64_t StoreAudit::HeadPages(absl::string_view principal, absl::string_view id,
                               int layer) UNLOCKED {

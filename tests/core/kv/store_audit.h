@@ -33,6 +33,7 @@ class StoreAudit {
   std::vector<ResidentPage> ResidentPages();
 
   int64_t nodes();
+  int64_t touched();  // NodeTree::touched
   // Most pages of one layer that one claim of the session's head owns.
   int64_t HeadPages(absl::string_view principal, absl::string_view id, int layer);
 
@@ -52,6 +53,8 @@ class StoreAudit {
   void CheckCounts(const std::vector<Node*>& nodes);
   void CheckNode(const Node* node);
   void CheckPages(const std::vector<Node*>& nodes);
+  void CheckLeases(const std::vector<Node*>& nodes);
+  void CheckLoose(const std::vector<Node*>& nodes);
   void CheckIndex(const std::vector<Node*>& nodes);
   void CheckSessions();
 
