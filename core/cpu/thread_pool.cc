@@ -151,8 +151,9 @@ void ThreadPool::WorkerMain(int worker) {
   pthread_setname_np(pthread_self(), name);
   for (uint32_t seen = 0;;) {
     AwaitPhase(seen);
-    if (stop_.load()) return;
+    // In this order: the last phase is never run, nothing of it is there.
     seen = static_cast<uint32_t>(ticket_.load() >> 32);
+    if (stop_.load()) return;
     if (function_.load(std::memory_order_relaxed) != nullptr) {
       RunChunks(seen, worker);
     } else {

@@ -170,6 +170,20 @@ TEST_P(ThreadPoolTest, PhasesWithBackups) {
   EXPECT_EQ(phase.bad_calls, 0);
 }
 
+// Nobody takes what wakes the workers at the end for one more phase.
+TEST_P(ThreadPoolTest, ShutsDownRightBehindAPhaseWithBackups) {
+  constexpr int64_t kChunks = 2;
+  for (int round = 0; round < 1000; ++round) {
+    BackupPhase phase(GetParam(), kChunks);
+    std::unique_ptr<ThreadPool> pool = MakePool(GetParam());
+    phase.open = true;
+    pool->RunPhaseWithBackups(kChunks, BackupJob{&phase});
+    phase.open = false;
+    pool.reset();
+    ASSERT_EQ(phase.bad_calls, 0);
+  }
+}
+
 TEST_P(ThreadPoolTest, MoreChunksThanHaveBackups) {
   const int64_t chunks = ThreadPool::kMaxBackupChunks + 1;
   BackupPhase phase(GetParam(), chunks);
