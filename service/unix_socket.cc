@@ -34,6 +34,11 @@ absl::Status MakeFolder(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SocketLock>> SocketLock::Acquire(const std::string& path) {
+  struct stat info = {};
+  if (lstat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode)) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on unix:", path, ": it is there and is no socket"));
+  }
   TOKEND_RETURN_IF_ERROR(MakeFolder(path));
   const std::string lock = path + ".lock";
   const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

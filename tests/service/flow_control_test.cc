@@ -2,11 +2,14 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "gtest/gtest.h"
@@ -42,6 +45,18 @@ v1::StreamRequest EndlessTurn(int tokens) {
   return request;
 }
 
+// Until the only turn has drawn nothing for longer than any step takes.
+void WaitForPause(TestServer* server) {
+  constexpr absl::Duration kLongerThanAStep = absl::Milliseconds(500);
+  int64_t last = 0;
+  absl::Time since = absl::Now();
+  server->WaitFor([&] {
+    const int64_t now = server->counts().generated;
+    if (std::exchange(last, now) != now || now == 0) since = absl::Now();
+    return absl::Now() - since > kLongerThanAStep;
+  });
+}
+
 TEST(FlowControl, ASlowReaderGetsEverythingInMergedPieces) {
   TestServer server(WindowedOptions());
   constexpr int kTokens = 20000;
@@ -50,14 +65,9 @@ TEST(FlowControl, ASlowReaderGetsEverythingInMergedPieces) {
   auto reader = stub->Stream(&context, EndlessTurn(kTokens));
   v1::StreamResponse response;
   ASSERT_TRUE(reader->Read(&response));
+  WaitForPause(&server);
+  ASSERT_LT(server.counts().generated, kTokens) << "the turn never paused: this tests nothing";
   // Others are served meanwhile.
-  int64_t last = -1;
-  server.WaitFor([&] {
-    const int64_t now = server.counts().generated;
-    return std::exchange(last, now) == now && now > 0;
-  });
-  const int64_t before = server.counts().generated;
-  EXPECT_LT(before, kTokens) << "the turn never paused: the test tests nothing";
   EXPECT_EQ(RunStream(server.generation(), PromptTurn("other", 10)).status.code,
             grpc::StatusCode::OK);
   EXPECT_EQ(server.engine().Snapshot().running, 1);
@@ -158,6 +168,16 @@ TEST_F(Sockets, ATakenPortIsRefusedByName) {
   EXPECT_EQ(second.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(second.message().find(address), absl::string_view::npos);
   EXPECT_NE(second.message().find("in use"), absl::string_view::npos) << second;
+}
+
+TEST_F(Sockets, WhatIsNoSocketIsLeftAlone) {
+  const std::string path = folder_ + "/precious";
+  std::ofstream(path) << "data";
+  const absl::Status status = StartSecond("unix:" + path);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find("no socket"), absl::string_view::npos) << status;
+  EXPECT_FALSE(std::ifstream(path + ".lock").good());
+  EXPECT_EQ(std::ifstream(path).get(), 'd');
 }
 
 TEST_F(Sockets, TlsFilesAreNamed) {
