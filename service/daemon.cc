@@ -25,15 +25,17 @@ constexpr absl::Duration kProgressInterval = absl::Seconds(2);
 
 // A file that is not there or not readable is a wrong setting, one that is damaged
 // is not.
-absl::Status ModelError(const absl::Status& status) {
+absl::Status OpenError(const absl::Status& status) {
   if (gguf::IsBadModelFile(status) || status.code() == absl::StatusCode::kUnavailable) {
     return status;
   }
-  const absl::string_view message(status.message().data(), status.message().size());
-  if (status.code() == absl::StatusCode::kInvalidArgument) {
-    return BadSetting("context_tokens", message);
-  }
-  return BadSetting("model", message);
+  return BadSetting("model", status.message());
+}
+
+// What is found in an open file is said without its path.
+absl::Status ContentError(const std::string& path, const absl::Status& status) {
+  if (!gguf::IsBadModelFile(status)) return status;
+  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
 }
 
 // Logs at most once in kProgressInterval, and each phase once.
@@ -89,12 +91,12 @@ Daemon::~Daemon() {
 
 absl::Status Daemon::Open() {
   auto file = gguf::File::Open(settings_.model);
-  if (!file.ok()) return ModelError(file.status());
+  if (!file.ok()) return OpenError(file.status());
   file_ = *std::move(file);
   model::ModelOptions options;
   options.context_tokens = settings_.context_tokens;
   auto model = model::Model::Load(*file_, options);
-  if (!model.ok()) return ModelError(model.status());
+  if (!model.ok()) return ContentError(settings_.model, model.status());
   model_ = *std::move(model);
   env_.SetModel(DescribeModel(*model_, settings_.model, settings_.kv_dtype));
   return absl::OkStatus();
@@ -141,10 +143,17 @@ absl::Status Daemon::LoadModel() {
   inputs.cancelled = &stopping_;
   inputs.progress = [&](absl::string_view phase, double share) { progress.Report(phase, share); };
   v1::Model card = env_.model();
-  TOKEND_ASSIGN_OR_RETURN(runtime_, ModelRuntime::Load(inputs, &card));
+  auto runtime = ModelRuntime::Load(inputs, &card);
+  if (!runtime.ok()) return ContentError(settings_.model, runtime.status());
+  runtime_ = *std::move(runtime);
   env_.SetModel(card);
-  runtime_->engine()->Start([this] { watchdog_.Ping(); },
-                            [this](const absl::Status& status) { OnFatal(status); });
+  const auto on_step = [this] {
+    watchdog_.Ping();
+    // A page and its neighbours for each row of the embedding that the step read: it would
+    // all be resident one day.
+    file_->ReleaseMemory();
+  };
+  runtime_->engine()->Start(on_step, [this](const absl::Status& status) { OnFatal(status); });
   env_.Publish(&runtime_->serving());
   health_.SetServing(true);
   const engine::EngineSnapshot snapshot = runtime_->engine()->Snapshot();

@@ -86,7 +86,8 @@ absl::StatusOr<std::unique_ptr<ModelRuntime>> ModelRuntime::Load(const Inputs& i
   const std::string fingerprint = gguf::Fingerprint(*inputs.file, settings.threads);
   TOKEND_RETURN_IF_ERROR(CheckNotCancelled(inputs));
   TOKEND_RETURN_IF_ERROR(out->LoadBackend(inputs));
-  inputs.model->ReleaseFileMemory();
+  // Packed by now, but for the embedding.
+  inputs.file->ReleaseMemory();
   TOKEND_RETURN_IF_ERROR(CheckNotCancelled(inputs));
   inputs.progress("warm-up", 0);
   const int layers = static_cast<int>(plan.layers.size());
@@ -100,9 +101,9 @@ absl::StatusOr<std::unique_ptr<ModelRuntime>> ModelRuntime::Load(const Inputs& i
 absl::Status ModelRuntime::LoadTokenizer(const Inputs& inputs) {
   TOKEND_ASSIGN_OR_RETURN(tokenizer_, tokenizer::Tokenizer::Create(*inputs.file));
   if (tokenizer_->vocabulary_size() != inputs.model->plan().vocabulary_size) {
-    return absl::DataLossError(
-        absl::StrCat(inputs.settings->model, ": the tokenizer has ", tokenizer_->vocabulary_size(),
-                     " tokens and the embedding ", inputs.model->plan().vocabulary_size, " rows"));
+    return absl::DataLossError(absl::StrCat("the tokenizer has ", tokenizer_->vocabulary_size(),
+                                            " tokens and the embedding ",
+                                            inputs.model->plan().vocabulary_size, " rows"));
   }
   auto chat = tokenizer::ChatTemplate::Create(*inputs.file, tokenizer_.get());
   if (chat.ok()) {

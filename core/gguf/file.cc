@@ -92,14 +92,8 @@ absl::StatusOr<const TensorInfo*> File::GetTensor(absl::string_view name) const 
   return tensor;
 }
 
-void File::ReleaseMemory(const TensorInfo& tensor) const {
-  if (!mapped_ || tensor.data.empty()) return;
-  // Whole pages only: the ends may belong to a neighbour.
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(tensor.data.data()) + page - 1) / page * page;
-  const auto end =
-      reinterpret_cast<uintptr_t>(tensor.data.data() + tensor.data.size()) / page * page;
-  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+void File::ReleaseMemory() const {
+  if (mapped_) ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
 }
 
 }  // namespace tokend::gguf

@@ -122,9 +122,9 @@ class File {
   absl::StatusOr<std::vector<float>> GetF32s(absl::string_view key) const;
   absl::StatusOr<std::vector<bool>> GetBools(absl::string_view key) const;
 
-  // Lets the kernel take back the mapped memory of a tensor's data (say, after it was repacked);
-  // reading it again works and reads the file again. Nothing for a File from Parse.
-  void ReleaseMemory(const TensorInfo& tensor) const;
+  // Gives the mapped memory back to the system (say, after the tensors were repacked); what is read
+  // again comes from the file again, a page at a time. Nothing for a File from Parse.
+  void ReleaseMemory() const;
 
  private:
   friend class Parser;

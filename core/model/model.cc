@@ -64,7 +64,7 @@ absl::Status ReadFacts(const gguf::File& file, ModelFacts* facts) {
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const gguf::File& file,
                                                    const ModelOptions& options) {
-  auto model = std::unique_ptr<Model>(new Model(file));
+  auto model = std::unique_ptr<Model>(new Model());
   ModelFacts& facts = model->facts_;
   ops::ModelPlan& plan = model->plan_;
   TOKEND_ASSIGN_OR_RETURN(const absl::string_view name, file.GetString("general.architecture"));
@@ -78,19 +78,14 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const gguf::File& file,
                              absl::StrCat("at most ", kMostContextTokens, " are supported"));
   }
   if (options.context_tokens > plan.context_tokens) {
-    return base::InvalidField("context", absl::StrCat("is ", options.context_tokens,
-                                                      "; the model has ", plan.context_tokens));
+    return base::InvalidField(
+        "context_tokens",
+        absl::StrCat(options.context_tokens, " is more than the model's ", plan.context_tokens));
   }
   if (options.context_tokens > 0) plan.context_tokens = options.context_tokens;
   TOKEND_RETURN_IF_ERROR(ReadFacts(file, &facts));
   TOKEND_ASSIGN_OR_RETURN(facts.default_sampling, ReadSampling(file, plan.vocabulary_size));
   return model;
-}
-
-void Model::ReleaseFileMemory() const {
-  for (const gguf::TensorInfo& tensor : file_.tensors()) {
-    if (tensor.data.data() != plan_.embedding.data) file_.ReleaseMemory(tensor);
-  }
 }
 
 }  // namespace tokend::model

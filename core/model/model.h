@@ -39,7 +39,7 @@ struct ModelFacts {
 class Model {
  public:
   // Errors: those of gguf/errors.h; an architecture that is not known is
-  // UNIMPLEMENTED and lists the known ones. INVALID_ARGUMENT ("context") where
+  // UNIMPLEMENTED and lists the known ones. INVALID_ARGUMENT ("context_tokens") where
   // the options ask for more than the model has.
   static absl::StatusOr<std::unique_ptr<Model>> Load(const gguf::File& file,
                                                      const ModelOptions& options);
@@ -47,14 +47,9 @@ class Model {
   const ops::ModelPlan& plan() const { return plan_; }
   const ModelFacts& facts() const { return facts_; }
 
-  // The backend has its own copy of the matrices now: gives their mapped memory
-  // back to the system, but for the embedding.
-  void ReleaseFileMemory() const;
-
  private:
-  explicit Model(const gguf::File& file) : file_(file) {}
+  Model() = default;
 
-  const gguf::File& file_;
   VectorStore vectors_;
   ops::ModelPlan plan_;
   ModelFacts facts_;
