@@ -1,26 +1,27 @@
 #include "service/flags.h"
 
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
+#include "core/base/read_file.h"
 #include "core/base/status_macros.h"
 #include "google/protobuf/descriptor.h"
 #include "service/build_info.h"
+#include "service/errors.h"
 
 namespace tokend::service {
 namespace {
 
 using google::protobuf::FieldDescriptor;
+
+// More than a thousand principals need.
+constexpr size_t kMaxConfigBytes = 1 << 20;
 
 constexpr char kFooter[] =
     "Settings come from flags, then from the configuration file (protobuf text, fields as the\n"
@@ -102,17 +103,6 @@ void AddFlags(CLI::App* app, ParsedFlags* out) {
   }
 }
 
-absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot read the configuration ", path, ": ", std::strerror(errno)));
-  }
-  return text.str();
-}
-
 absl::Status Merge(const ParsedFlags& flags, v1::ServerConfig* config) {
   for (const auto& [field, values] : flags.values) {
     if (!values.empty()) TOKEND_RETURN_IF_ERROR(SetFromFlag(field, values, config));
@@ -152,8 +142,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) 
   out.ports_file = flags.ports_file;
   v1::ServerConfig config;
   if (!flags.config_file.empty()) {
-    TOKEND_ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(flags.config_file));
-    TOKEND_ASSIGN_OR_RETURN(config, ParseConfigText(text, flags.config_file));
+    const auto text = base::ReadWholeFile(flags.config_file, kMaxConfigBytes);
+    if (!text.ok()) return BadSetting("config", text.status().message());
+    TOKEND_ASSIGN_OR_RETURN(config, ParseConfigText(*text, flags.config_file));
   }
   TOKEND_RETURN_IF_ERROR(Merge(flags, &config));
   TOKEND_ASSIGN_OR_RETURN(out.settings, ResolveSettings(config));

@@ -1,14 +1,11 @@
 #include "service/tls_files.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/check.h"
+#include "core/base/read_file.h"
 #include "core/base/status_macros.h"
 #include "openssl/bio.h"
 #include "openssl/err.h"
@@ -23,6 +20,7 @@ namespace {
 
 constexpr absl::string_view kCertSetting = "tls_cert_file";
 constexpr absl::string_view kKeySetting = "tls_key_file";
+constexpr size_t kMaxPemBytes = 1 << 20;
 
 template <auto kFree>
 struct Deleter {
@@ -45,15 +43,9 @@ std::string TakeProblem() {
 }
 
 absl::StatusOr<std::string> Read(absl::string_view setting, const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  // A folder opens, and then cannot be read.
-  if (!file.is_open() || (text.str().empty() && errno != 0)) {
-    return BadSetting(setting, absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
-  }
-  return text.str();
+  auto text = base::ReadWholeFile(path, kMaxPemBytes);
+  if (!text.ok()) return BadSetting(setting, text.status().message());
+  return text;
 }
 
 Bio View(const std::string& pem) {

@@ -45,7 +45,7 @@ struct GenerateOptions {
   TurnOptions turn;
   std::string prompt;
   std::string prompt_file;
-  std::vector<int32_t> token_ids;
+  std::vector<std::string> token_ids;
   bool parse_special = false;
   bool stream = false;
 };
@@ -58,15 +58,21 @@ struct ChatOptions {
 };
 
 void AddTurnOptions(CLI::App* app, TurnOptions* turn) {
-  app->add_option("--session", turn->session, "Session to continue; created if it is missing");
-  app->add_option("--expected-version", turn->expected_version, "Fail if the head is another one");
+  auto* session =
+      app->add_option("--session", turn->session, "Session to continue; created if it is missing")
+          ->check(CheckUtf8);
+  app->add_option("--expected-version", turn->expected_version, "Fail if the head is another one")
+      ->needs(session);
   app->add_option("--from-position", turn->from_position,
-                  "Drop the session's tokens from here on first");
+                  "Drop the session's tokens from here on first")
+      ->needs(session);
   app->add_option("--on-conflict", turn->on_conflict, "Behind another turn of the session")
-      ->check(CLI::IsMember({"queue", "abort", "fork"}));
+      ->check(CLI::IsMember({"queue", "abort", "fork"}))
+      ->needs(session);
   app->add_option("--commit", turn->commit, "What the session keeps")
-      ->check(CLI::IsMember({"on-finish", "partial", "never"}));
-  app->add_option("--request-id", turn->request_id, "Handle of the turn");
+      ->check(CLI::IsMember({"on-finish", "partial", "never"}))
+      ->needs(session);
+  app->add_option("--request-id", turn->request_id, "Handle of the turn")->check(CheckUtf8);
   app->add_option("--max-tokens", turn->max_tokens, "Most output tokens; 0 feeds the input alone");
   app->add_option("--temperature", turn->temperature, "0 picks the likeliest token");
   app->add_option("--top-k", turn->top_k, "0: off");
@@ -76,9 +82,12 @@ void AddTurnOptions(CLI::App* app, TurnOptions* turn) {
   app->add_option("--presence-penalty", turn->presence_penalty, "0: off");
   app->add_option("--frequency-penalty", turn->frequency_penalty, "0: off");
   app->add_option("--seed", turn->seed, "Same seed, same text; drawn by the server if absent");
-  app->add_option("--stop", turn->stop, "Stop string; may be repeated")->allow_extra_args(false);
+  app->add_option("--stop", turn->stop, "Stop string; may be repeated")
+      ->allow_extra_args(false)
+      ->check(CheckUtf8);
   app->add_flag("--ignore-eos", turn->ignore_eos, "Go on after the end of the text");
-  app->add_option("--logprobs", turn->logprobs, "Log-probabilities, with so many likeliest tokens");
+  app->add_option("--logprobs", turn->logprobs,
+                  "With --json: log-probabilities, and so many likeliest tokens");
   app->add_flag("--drop-oldest", turn->drop_oldest, "Cut an over-long input at its start");
 }
 
@@ -177,13 +186,25 @@ int StreamTurn(const Globals& globals, Client* client, const v1::Turn& turn) {
   return kDone;
 }
 
+// Where they would be computed for nobody.
+bool CheckLogprobs(const Globals& globals, const TurnOptions& options) {
+  if (globals.json || !options.logprobs) return true;
+  PrintFailure(globals, "--logprobs requires --json");
+  return false;
+}
+
 int Generate(const Globals& globals, const GenerateOptions& options) {
+  if (!CheckLogprobs(globals, options.turn)) return kUsage;
   v1::Turn turn = MakeTurn(options.turn);
   if (!options.token_ids.empty()) {
-    for (int32_t id : options.token_ids) turn.mutable_tokens()->add_token_ids(id);
+    for (int32_t id : ParseTokenIds(options.token_ids)) turn.mutable_tokens()->add_token_ids(id);
   } else {
     std::string text = options.prompt;
     if (!options.prompt_file.empty() && !ReadFile(globals, options.prompt_file, &text)) {
+      return kRequestFailed;
+    }
+    if (const std::string problem = CheckUtf8(text); !problem.empty()) {
+      PrintFailure(globals, absl::StrCat(options.prompt_file, ": ", problem));
       return kRequestFailed;
     }
     turn.mutable_prompt()->set_text(text);
@@ -211,6 +232,7 @@ v1::Message TextMessage(v1::Role role, const std::string& text) {
 }
 
 int Chat(const Globals& globals, const ChatOptions& options) {
+  if (!CheckLogprobs(globals, options.turn)) return kUsage;
   const auto client = Client::Connect(globals);
   if (client == nullptr) return kUnreachable;
   bool first = true;
@@ -233,6 +255,10 @@ int Chat(const Globals& globals, const ChatOptions& options) {
     if (terminal) std::cerr << "> " << std::flush;
     if (!std::getline(std::cin, line)) return kDone;
     if (line.empty()) continue;
+    if (const std::string problem = CheckUtf8(line); !problem.empty()) {
+      PrintFailure(globals, absl::StrCat("the line is ", problem));
+      return kRequestFailed;
+    }
     if (const int code = say(line); code != kDone) return code;
   }
 }
@@ -243,13 +269,16 @@ void AddGenerate(CLI::App* app, const Globals* globals, Action* action) {
   auto options = std::make_shared<GenerateOptions>();
   CLI::App* command = app->add_subcommand("generate", "Continue a text");
   auto* input = command->add_option_group("input");
-  input->add_option("--prompt", options->prompt, "The text");
+  input->add_option("--prompt", options->prompt, "The text")->check(CheckUtf8);
   input->add_option("--prompt-file", options->prompt_file, "A file with the text; - for stdin");
-  input->add_option("--token-ids", options->token_ids, "Tokens, taken as they are: 1,2,3")
-      ->delimiter(',');
+  auto* ids =
+      input->add_option("--token-ids", options->token_ids, "Tokens, taken as they are: 1,2,3")
+          ->check(CheckTokenIds);
   input->require_option(1);
-  command->add_flag("--parse-special", options->parse_special,
-                    "Read <|...|> in the text as special tokens");
+  command
+      ->add_flag("--parse-special", options->parse_special,
+                 "Read <|...|> in the text as special tokens")
+      ->excludes(ids);
   command->add_flag("--stream", options->stream, "With --json: one response a line");
   AddTurnOptions(command, &options->turn);
   command->callback([=] { *action = [=] { return Generate(*globals, *options); }; });
@@ -258,8 +287,8 @@ void AddGenerate(CLI::App* app, const Globals* globals, Action* action) {
 void AddChat(CLI::App* app, const Globals* globals, Action* action) {
   auto options = std::make_shared<ChatOptions>();
   CLI::App* command = app->add_subcommand("chat", "Talk: one --message, or a line at a time");
-  command->add_option("--message", options->message, "Say this and return");
-  command->add_option("--system", options->system, "System message");
+  command->add_option("--message", options->message, "Say this and return")->check(CheckUtf8);
+  command->add_option("--system", options->system, "System message")->check(CheckUtf8);
   command->add_flag("--no-default-system", options->no_default_system,
                     "Leave out the template's own system message");
   AddTurnOptions(command, &options->turn);

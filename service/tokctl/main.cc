@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "grpc/support/log.h"
 #include "openssl/bio.h"
@@ -39,6 +42,13 @@ std::string CheckCertificates(const std::string& path) {
   return found ? "" : path + " holds no PEM certificate";
 }
 
+// gRPC aborts on a header that may not be one. Nothing of the token is printed.
+std::string CheckToken(const std::string& token) {
+  const auto bad = std::find_if_not(token.begin(), token.end(), absl::ascii_isprint);
+  if (bad == token.end()) return "";
+  return absl::StrCat("byte ", bad - token.begin(), " is not printable ASCII");
+}
+
 void Silence(gpr_log_func_args*) {}
 
 }  // namespace
@@ -60,7 +70,8 @@ int main(int argc, char** argv) {
       ->check(CheckDuration);
   app.add_option("--token", globals.token,
                  "Bearer token; the environment keeps it out of process lists")
-      ->envname("TOKEND_TOKEN");
+      ->envname("TOKEND_TOKEN")
+      ->check(CheckToken);
   app.add_option("--ca-file", globals.ca_file, "Use TLS and trust these certificates (PEM)")
       ->check(CheckCertificates);
   app.add_flag("--json", globals.json, "Print JSON, errors too");

@@ -26,7 +26,7 @@ struct TokenizeOptions {
 };
 
 struct DetokenizeOptions {
-  std::vector<int32_t> token_ids;
+  std::vector<std::string> token_ids;
   std::string model_file;
   bool skip_special = false;
 };
@@ -136,7 +136,7 @@ int PrintText(const Globals& globals, const v1::DetokenizeResponse& response) {
 int DetokenizeLocally(const Globals& globals, const DetokenizeOptions& options) {
   const auto tokenizer = OpenTokenizer(globals, options.model_file);
   if (tokenizer == nullptr) return kBadModel;
-  const auto raw = tokenizer->Detokenize(options.token_ids, options.skip_special);
+  const auto raw = tokenizer->Detokenize(ParseTokenIds(options.token_ids), options.skip_special);
   if (!raw.ok()) {
     PrintFailure(globals, std::string(raw.status().message()));
     return kRequestFailed;
@@ -154,7 +154,8 @@ int Detokenize(const Globals& globals, const DetokenizeOptions& options) {
   grpc::ClientContext context;
   client->Prepare(&context);
   v1::DetokenizeRequest request;
-  request.mutable_token_ids()->Add(options.token_ids.begin(), options.token_ids.end());
+  const std::vector<int32_t> ids = ParseTokenIds(options.token_ids);
+  request.mutable_token_ids()->Add(ids.begin(), ids.end());
   request.set_skip_special(options.skip_special);
   v1::DetokenizeResponse response;
   const grpc::Status status = client->model()->Detokenize(&context, request, &response);
@@ -209,7 +210,7 @@ void AddTokenize(CLI::App* app, const Globals* globals, Action* action) {
 void AddDetokenize(CLI::App* app, const Globals* globals, Action* action) {
   auto options = std::make_shared<DetokenizeOptions>();
   CLI::App* command = app->add_subcommand("detokenize", "Token ids to text");
-  command->add_option("token-ids", options->token_ids, "1,2,3")->delimiter(',')->required();
+  command->add_option("token-ids", options->token_ids, "1,2,3")->check(CheckTokenIds)->required();
   command->add_flag("--skip-special", options->skip_special, "Leave special tokens out");
   command->add_option("--model", options->model_file,
                       "Use this file's tokeniser, without a server");

@@ -1,13 +1,20 @@
 #include "service/tokctl/output.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <sstream>
+#include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "core/base/check.h"
+#include "core/base/read_file.h"
+#include "core/tokenizer/utf8.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
 #include "google/rpc/error_details.pb.h"
@@ -15,6 +22,9 @@
 
 namespace tokend::tokctl {
 namespace {
+
+// Far beyond what a server takes; --model has no limit of its own.
+constexpr size_t kMaxFileBytes = 64 << 20;
 
 std::string ToJson(const google::protobuf::Message& message, bool all_fields) {
   google::protobuf::util::JsonPrintOptions options;
@@ -144,20 +154,46 @@ double ToSeconds(const google::protobuf::Duration& duration) {
 }
 
 bool ReadFile(const Globals& globals, const std::string& path, std::string* out) {
-  std::stringstream bytes;
-  if (path == "-") {
-    bytes << std::cin.rdbuf();
-  } else {
-    std::ifstream in(path, std::ios::binary);
-    if (!in) {
-      PrintFailure(globals, absl::StrCat("cannot read ", path));
-      return false;
-    }
-    // An empty file sets failbit on the target stream, which is no error.
-    bytes << in.rdbuf();
+  auto bytes = path == "-" ? base::ReadToEnd(STDIN_FILENO, "stdin", kMaxFileBytes)
+                           : base::ReadWholeFile(path, kMaxFileBytes);
+  if (!bytes.ok()) {
+    PrintFailure(globals, bytes.status().message());
+    return false;
   }
-  *out = bytes.str();
+  *out = *std::move(bytes);
   return true;
+}
+
+std::string CheckUtf8(const std::string& text) {
+  absl::string_view rest = text;
+  while (!rest.empty()) {
+    const tokenizer::Utf8Prefix prefix = tokenizer::ClassifyUtf8(rest);
+    if (prefix.kind != tokenizer::Utf8Prefix::kCodePoint) {
+      return absl::StrCat("not UTF-8 at byte ", text.size() - rest.size());
+    }
+    rest.remove_prefix(prefix.size);
+  }
+  return "";
+}
+
+std::string CheckTokenIds(const std::string& list) {
+  for (const absl::string_view part : absl::StrSplit(list, ',')) {
+    int32_t id = 0;
+    if (!absl::SimpleAtoi(part, &id)) {
+      return absl::StrCat("\"", absl::CHexEscape(part.substr(0, 20)), "\" is no token id");
+    }
+  }
+  return "";
+}
+
+std::vector<int32_t> ParseTokenIds(const std::vector<std::string>& lists) {
+  std::vector<int32_t> ids;
+  for (const std::string& list : lists) {
+    for (const absl::string_view part : absl::StrSplit(list, ',')) {
+      TOKEND_CHECK(absl::SimpleAtoi(part, &ids.emplace_back()));
+    }
+  }
+  return ids;
 }
 
 }  // namespace tokend::tokctl

@@ -36,8 +36,17 @@ std::string FormatBytes(int64_t bytes);  // "98.4 MB"
 std::string FormatTime(const google::protobuf::Timestamp& time);
 double ToSeconds(const google::protobuf::Duration& duration);
 
-// The whole file, "-" for stdin. False: cannot be read (printed).
+// The whole file, "-" for stdin. False: cannot be read or is longer than any server
+// takes (printed).
 bool ReadFile(const Globals& globals, const std::string& path, std::string* out);
+
+// Empty, or what is wrong: the wire carries text as UTF-8 alone.
+std::string CheckUtf8(const std::string& text);
+
+// Empty, or what is wrong with "1,2,3".
+std::string CheckTokenIds(const std::string& list);
+// `lists` are good ones.
+std::vector<int32_t> ParseTokenIds(const std::vector<std::string>& lists);
 
 }  // namespace tokend::tokctl
 

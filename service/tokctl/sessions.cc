@@ -261,7 +261,8 @@ void AddSessions(CLI::App* app, const Globals* globals, Action* action) {
 
   auto o = make();
   CLI::App* create = add("create", "Make an empty session", Create, o);
-  create->add_option("session", o->id, "Its name; the server picks one if absent");
+  create->add_option("session", o->id, "Its name; the server picks one if absent")
+      ->check(CheckUtf8);
   auto* window = create->add_option("--window", o->window, "Keep so many newest tokens' KV");
   create->add_option("--sinks", o->sinks, "And so many oldest")->needs(window);
   create->add_option("--idle-ttl", o->idle_ttl_seconds, "Delete after so many idle seconds");
@@ -273,24 +274,26 @@ void AddSessions(CLI::App* app, const Globals* globals, Action* action) {
   o = make();
   add("show", "One session and its versions", Show, o)
       ->add_option("session", o->id, kId)
+      ->check(CheckUtf8)
       ->required();
 
   o = make();
   CLI::App* fork = add("fork", "A new session with the same content", Fork, o);
-  fork->add_option("session", o->id, kId)->required();
-  fork->add_option("new-session", o->to, "Its name; the server picks one if absent");
+  fork->add_option("session", o->id, kId)->check(CheckUtf8)->required();
+  fork->add_option("new-session", o->to, "Its name; the server picks one if absent")
+      ->check(CheckUtf8);
   fork->add_option("--version", o->version, "Fork this version; the head if absent");
   fork->add_option("--end-position", o->end_position, "Keep the tokens before this position");
 
   o = make();
   CLI::App* rollback = add("rollback", "Make an earlier version the newest", Rollback, o);
-  rollback->add_option("session", o->id, kId)->required();
+  rollback->add_option("session", o->id, kId)->check(CheckUtf8)->required();
   rollback->add_option("version", o->version, "The version to go back to")->required();
   rollback->add_option("--expected-version", o->expected_version, kExpected);
 
   o = make();
   CLI::App* remove = add("delete", "Delete a session", Delete, o);
-  remove->add_option("session", o->id, kId)->required();
+  remove->add_option("session", o->id, kId)->check(CheckUtf8)->required();
   remove->add_option("--expected-version", o->expected_version, kExpected);
   remove->add_flag("--allow-missing", o->allow_missing, "No error if it is not there");
 }

@@ -85,9 +85,12 @@ class VocabularyTest(unittest.TestCase):
             self.assertIn(str(path), done.err)
             done = run("--json", "tokenize", "--model", path, "--text", "x")
             self.assertIn(str(path), json_lines(done.err)[0]["message"])
-        done = run("tokenize", "--model", GPT2, "--text-file", "/nowhere")
-        self.assertEqual(done.code, REFUSED)
-        self.assertIn("/nowhere", done.err)
+        for path in ("/nowhere", self.folder, "/dev/zero"):
+            for command in (("tokenize", "--model", GPT2, "--text-file"),
+                            ("generate", "--prompt-file")):
+                done = run(*command, path)
+                self.assertEqual((done.code, done.out), (REFUSED, ""))
+                self.assertIn(f"cannot read {path}: ", done.err)
         done = run("detokenize", "--model", GPT2, "99999999")
         self.assertEqual(done.code, REFUSED)
 
@@ -106,6 +109,44 @@ class UsageTest(unittest.TestCase):
             self.assertEqual(done.code, USAGE, arguments)
             self.assertTrue(done.err, arguments)
             self.assertEqual(done.out, "", arguments)
+
+    def test_options_that_would_have_no_effect(self):
+        for option in (("--expected-version", "1"), ("--from-position", "1"),
+                       ("--commit", "never"), ("--on-conflict", "fork"), ("--logprobs", "1")):
+            for command in (("generate", "--prompt", "a"), ("chat", "--message", "a")):
+                done = run(*command, *option)
+                self.assertEqual((done.code, done.out), (USAGE, ""))
+                self.assertIn(option[0], done.err)
+        done = run("generate", "--token-ids", "1", "--parse-special")
+        self.assertEqual(done.code, USAGE)
+
+    def test_lists_of_ids(self):
+        for ids in ("", "1,,2", "1,", ",", "1 2", "99999999999"):
+            for command in (("generate", "--token-ids"), ("detokenize", "--model", TINY)):
+                done = run(*command, ids)
+                self.assertEqual((done.code, done.out), (USAGE, ""), (command, ids))
+                self.assertIn("is no token id", done.err)
+
+    def test_a_token_that_no_header_can_carry(self):
+        for token in ("a\nb", "t\u00e9", "secret\r", "\x7f"):
+            for done in (run("--token", token, "model"), run("model", env={"TOKEND_TOKEN": token})):
+                self.assertEqual((done.code, done.out), (USAGE, ""))
+                self.assertIn("--token: byte ", done.err)
+                self.assertNotIn("secret", done.err)
+
+    def test_text_that_is_not_utf8(self):
+        for option in (("generate", "--prompt"), ("chat", "--message"),
+                       ("chat", "--message", "a", "--system"),
+                       ("generate", "--prompt", "a", "--stop"), ("sessions", "show")):
+            done = run(*option, b"abc\xff")
+            self.assertEqual((done.code, done.out), (USAGE, ""))
+            self.assertIn("not UTF-8 at byte 3", done.err)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"\xc3\xa9\xc3")
+            file.flush()
+            done = run("generate", "--prompt-file", file.name)
+            self.assertEqual((done.code, done.out), (REFUSED, ""))
+            self.assertIn(f"{file.name}: not UTF-8 at byte 2", done.err)
 
     def test_help(self):
         for arguments in (("--help",), ("generate", "--help"), ("sessions", "create", "--help")):

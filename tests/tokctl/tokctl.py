@@ -17,7 +17,8 @@ DONE, REFUSED, USAGE, UNREACHABLE, BAD_MODEL = 0, 1, 2, 3, 65
 def run(*arguments, stdin="", seconds=120, env=None):
     """Exit code, stdout, stderr."""
     done = subprocess.run(
-        [*EMULATOR, BIN / "tokctl", *map(str, arguments)], input=stdin, capture_output=True,
+        [*EMULATOR, BIN / "tokctl",
+         *(each if isinstance(each, bytes) else str(each) for each in arguments)], input=stdin, capture_output=True,
         text=True, timeout=seconds, env={**os.environ, **(env or {})})
     return types.SimpleNamespace(code=done.returncode, out=done.stdout, err=done.stderr)
 
