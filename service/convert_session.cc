@@ -91,8 +91,11 @@ absl::StatusOr<kv::SessionSpec> ConvertSessionSpec(const v1::Session& in,
   if (in.history_tokens() > 0 && out.retention.kind == kv::RetentionPolicy::Kind::kFull) {
     errors.Add("session.history_tokens", "is for windowed sessions");
   }
-  out.history_tokens = in.history_tokens();
   TOKEND_RETURN_IF_ERROR(errors.status());
+  if (in.history_tokens() > 0) {
+    return base::FeatureUnavailable("history_tokens",
+                                    "session.history_tokens: this server keeps all tokens");
+  }
   return out;
 }
 

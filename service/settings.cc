@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/cpu/thread_pool.h"
 #include "service/convert_session.h"
 #include "service/errors.h"
 #include "service/limits.h"
@@ -65,6 +67,11 @@ absl::Status ResolveAddresses(const v1::ServerConfig& config, Settings* out) {
   const auto address = ParseAddress(metrics);
   if (!address.ok()) return BadSetting("metrics_listen", address.status().message());
   if (address->is_unix()) return BadSetting("metrics_listen", "is HOST:PORT or \"off\"");
+  if (absl::StrContains(address->host, ":")) {
+    return BadSetting("metrics_listen",
+                      absl::StrCat(address->ToString(),
+                                   " is an IPv6 address, which the metrics server cannot serve"));
+  }
   if (!address->is_loopback() && !config.allow_insecure_remote()) {
     return BadSetting("metrics_listen", absl::StrCat(address->ToString(),
                                                      " is reachable from other machines: "
@@ -83,8 +90,8 @@ absl::Status ResolveDevice(const v1::ServerConfig& config, Settings* out) {
   if (config.has_kv_memory_fraction()) {
     return BadSetting("kv_memory_fraction", "is for CUDA alone; set kv_budget_bytes");
   }
-  out->threads = PhysicalCores();
-  TOKEND_TAKE(threads, 1, 1024, out->threads);
+  out->threads = std::min(PhysicalCores(), cpu::kMaxThreads);
+  TOKEND_TAKE(threads, 1, cpu::kMaxThreads, out->threads);
   if (!config.activations().empty()) {
     const auto activations = base::ParseActivations(config.activations());
     if (!activations.has_value()) {

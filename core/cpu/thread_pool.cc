@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
+#include "core/base/error.h"
 
 namespace tokend::cpu {
 namespace {
@@ -58,9 +59,9 @@ void PinTo(std::thread* thread, int index) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::Create(const ThreadPoolOptions& options) {
-  if (options.threads < 1 || options.threads > 256) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("threads must be 1 to 256, not ", options.threads));
+  if (options.threads < 1 || options.threads > kMaxThreads) {
+    return base::InvalidField("threads",
+                              absl::StrCat(options.threads, " is not in [1, ", kMaxThreads, "]"));
   }
   std::unique_ptr<ThreadPool> pool(new ThreadPool(options.threads, options.spin));
   for (int i = 1; i < options.threads; ++i) {

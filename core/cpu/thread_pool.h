@@ -15,8 +15,10 @@
 
 namespace tokend::cpu {
 
+inline constexpr int kMaxThreads = 256;
+
 struct ThreadPoolOptions {
-  int threads = 1;  // the caller of RunPhase included
+  int threads = 1;  // [1, kMaxThreads], the caller of RunPhase included
   // Worker i on the i-th processor of the process's set, the caller left where it
   // is. May fail without harm.
   bool pin = false;
@@ -27,7 +29,7 @@ struct ThreadPoolOptions {
 // Runs a step as a sequence of phases. One thread at a time calls Run*.
 class ThreadPool {
  public:
-  // INVALID_ARGUMENT: threads not in [1, 256]. RESOURCE_EXHAUSTED: the system
+  // INVALID_ARGUMENT: threads not in [1, kMaxThreads]. RESOURCE_EXHAUSTED: the system
   // gives no more threads.
   static absl::StatusOr<std::unique_ptr<ThreadPool>> Create(const ThreadPoolOptions& options);
   ~ThreadPool();

@@ -12,8 +12,7 @@ absl::Status NonFiniteLogit(int32_t token) {
 }
 
 absl::Status EveryTokenForbidden() {
-  return base::MakeError(absl::StatusCode::kInternal, "logit_bias forbids every token",
-                         {base::ErrorReason::kRequestFailed, {}, {}});
+  return base::InvalidField("turn.sampling.logit_bias", "forbids every token");
 }
 
 }  // namespace tokend::sampling

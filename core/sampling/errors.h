@@ -10,7 +10,7 @@ namespace tokend::sampling {
 // INTERNAL, kRequestFailed: the model's logit of `token` is NaN or infinite.
 absl::Status NonFiniteLogit(int32_t token);
 
-// INTERNAL, kRequestFailed: logit_bias forbids every token.
+// INVALID_ARGUMENT, kInvalidField: logit_bias forbids every token.
 absl::Status EveryTokenForbidden();
 
 }  // namespace tokend::sampling

@@ -38,7 +38,7 @@ struct TokenProbability {
 class Sampler {
  public:
   // `position`: of the token that is drawn. INTERNAL with kRequestFailed: a logit
-  // is not finite, or logit_bias forbids every token. Ids in logit_bias and
+  // is not finite. INVALID_ARGUMENT: logit_bias forbids every token. Ids in logit_bias and
   // `penalties` are below logits.size().
   absl::StatusOr<int32_t> Sample(absl::Span<const float> logits, const ops::SamplingParams& params,
                                  const PenaltyState& penalties, int64_t position);

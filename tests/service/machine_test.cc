@@ -1,4 +1,6 @@
 // Memory planning, what the machine has, exit codes, the log and the ports file.
+#include <sys/stat.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -124,12 +126,13 @@ TEST(ExitCodes, ByCause) {
 
 TEST(LogLines, AreQuotedAsTheirFormatNeeds) {
   const std::vector<LogField> fields = {
-      {"plain", "a/b"}, {"space", "a b"}, {"evil", "\"\n\x01\xff="},
-      {"empty", ""},    {"count", 3},     {"ratio", 1.5}};
-  EXPECT_EQ(
-      FormatLogLine(false, LogLevel::kInfo, "turn", fields),
-      "level=info event=turn plain=a/b space=\"a b\" evil=\"\\\"\\n\\001\xef\xbf\xbd=\" empty=\"\" "
-      "count=3 ratio=1.500");
+      {"plain", "a/b"},      {"space", "a b"}, {"evil", "\"\n\x01\xff="},
+      {"quote", "it's \\'"}, {"empty", ""},    {"count", 3},
+      {"ratio", 1.5}};
+  EXPECT_EQ(FormatLogLine(false, LogLevel::kInfo, "turn", fields),
+            "level=info event=turn plain=a/b space=\"a b\" evil=\"\\\"\\n\\001\xef\xbf\xbd=\" "
+            "quote=\"it's \\\\'\" empty=\"\" "
+            "count=3 ratio=1.500");
   EXPECT_EQ(
       FormatLogLine(true, LogLevel::kError, "turn", {{"evil", "\"\n\x01\\\xff"}, {"count", 3}}),
       "\"level\":\"error\",\"event\":\"turn\",\"evil\":\"\\\"\\u000a\\u0001\\\\"
@@ -150,6 +153,11 @@ TEST(PortsFile, IsRenamedIntoPlace) {
   const absl::Status failed = WritePortsFile("/does/not/exist/ports", grpc, std::nullopt);
   EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(failed.message().find("/does/not/exist/ports"), absl::string_view::npos);
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(WritePortsFile(path, grpc, std::nullopt).code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(std::filesystem::is_fifo(path)) << "what was there is gone";
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -45,7 +45,6 @@ TEST_F(Sessions, CreateAndGet) {
   session.mutable_retention()->mutable_sliding_window()->set_sink_tokens(4);
   session.mutable_retention()->mutable_sliding_window()->set_window_tokens(64);
   session.mutable_idle_ttl()->set_seconds(60);
-  session.set_history_tokens(100);
   ASSERT_EQ(Create("a", session).code, grpc::StatusCode::OK);
   ASSERT_EQ(Get("sessions/a").code, grpc::StatusCode::OK);
   const v1::Session& got = got_.session();
@@ -54,7 +53,7 @@ TEST_F(Sessions, CreateAndGet) {
   EXPECT_FALSE(got.uid().empty());
   EXPECT_EQ(got.retention().sliding_window().window_tokens(), 64);
   EXPECT_EQ(got.idle_ttl().seconds(), 60);
-  EXPECT_EQ(got.history_tokens(), 100);
+  EXPECT_EQ(got.history_tokens(), 0);
   EXPECT_EQ(got.version(), 0);
   EXPECT_GT(got.create_time().seconds(), 1600000000);
 
@@ -110,6 +109,10 @@ TEST_F(Sessions, CreateChecksEveryField) {
   session = windowed(0, 8);
   session.set_history_tokens(-1);
   expect_bad(session, "session.history_tokens");
+  session.set_history_tokens(100);
+  const RichStatus forgetful = Create("x", session);
+  EXPECT_EQ(forgetful.code, grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(forgetful.reason, "FEATURE_UNAVAILABLE");
   session = {};
   session.set_history_tokens(5);
   expect_bad(session, "session.history_tokens");

@@ -78,7 +78,7 @@ TEST(Settings, EachRangeIsChecked) {
   const std::vector<BadSettingCase> cases = {
       {"threads", "threads: 0"},
       {"threads", "threads: -1"},
-      {"threads", "threads: 1025"},
+      {"threads", "threads: 257"},
       {"page_tokens", "page_tokens: 8"},
       {"page_tokens", "page_tokens: 0"},
       {"context_tokens", "context_tokens: 0"},
@@ -131,6 +131,7 @@ TEST(Settings, EachRangeIsChecked) {
       {"metrics_listen", "metrics_listen: \"unix:/a\""},
       {"metrics_listen", "metrics_listen: \"0.0.0.0:1\""},
       {"metrics_listen", "metrics_listen: \"x\""},
+      {"metrics_listen", "metrics_listen: \"[::1]:9551\""},
       {"tls_key_file", "tls_cert_file: \"c\""},
       {"tls_cert_file", "tls_key_file: \"k\""},
       {"principals[0].name", "principals { token_sha256: \"ab\" }"},
@@ -261,7 +262,11 @@ TEST(Flags, ErrorsNameTheFlag) {
   EXPECT_THAT(problem({"--stall-timeout-ms", "5KiB"}), HasSubstr("stall_timeout_ms"));
   EXPECT_THAT(problem({"--share-prefixes=maybe"}), HasSubstr("share"));
   EXPECT_THAT(problem({"--default-retention", "nonsense {"}), HasSubstr("--default-retention"));
-  EXPECT_THAT(problem({"--config", "/does/not/exist"}), HasSubstr("/does/not/exist"));
+  // Neither is what it reads from; nothing of it may be taken for an empty file.
+  for (const char* path : {"/does/not/exist", "/", "/dev/zero"}) {
+    EXPECT_THAT(problem({"--config", path, "--model", "m"}),
+                StartsWith(absl::StrCat("config: cannot read ", path, ": ")));
+  }
   EXPECT_THAT(problem({}), HasSubstr("model"));
 }
 

@@ -200,8 +200,8 @@ TEST(SamplerTest, BiasForbidsAndPrefers) {
   for (int i = 0; i < 50; ++i) EXPECT_EQ(Draw(sampler, logits, params, i), 2);
   params.logit_bias = {{0, -100}, {1, -100}, {2, -100}, {3, -100}};
   const auto none = sampler.Sample(logits, params, PenaltyState(params), 0);
-  EXPECT_EQ(none.status().code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(base::GetErrorReason(none.status()), ErrorReason::kRequestFailed);
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(base::GetErrorReason(none.status()), ErrorReason::kInvalidField);
 }
 
 TEST(SamplerTest, PenaltiesChangeTheLogitsAsDocumented) {
