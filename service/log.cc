@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "core/tokenizer/utf8.h"
 #include "service/convert_output.h"
 #include "service/status.h"
@@ -58,7 +59,9 @@ std::string JsonString(absl::string_view text) {
 // Bare where it is one word; else quoted.
 std::string TextValue(absl::string_view text) {
   const bool plain = !text.empty() && text.find_first_of(" =\"\\") == absl::string_view::npos;
-  const std::string escaped = absl::Utf8SafeCEscape(tokenizer::ReplaceInvalidUtf8(text));
+  // C's escapes, but for the apostrophe, which needs none.
+  const std::string escaped = absl::StrReplaceAll(
+      absl::Utf8SafeCEscape(tokenizer::ReplaceInvalidUtf8(text)), {{"\\'", "'"}});
   return plain && escaped == text ? escaped : absl::StrCat("\"", escaped, "\"");
 }
 

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
 #include "service/daemon.h"
 #include "service/exit_code.h"
@@ -21,6 +23,14 @@ void LogGrpc(gpr_log_func_args* args) {
       {{"message", args->message}});
 }
 
+// protobuf's own messages, in our format. What a caller's bytes provoke is the
+// caller's to know, and could fill the log.
+void LogProtobuf(google::protobuf::LogLevel level, const char*, int, const std::string& message) {
+  if (absl::StrContains(message, "invalid UTF-8")) return;
+  Log(level == google::protobuf::LOGLEVEL_FATAL ? LogLevel::kError : LogLevel::kWarning, "protobuf",
+      {{"message", message}});
+}
+
 int Fail(const absl::Status& status) {
   Log(LogLevel::kError, "failed",
       {{"message", absl::string_view(status.message().data(), status.message().size())}});
@@ -29,6 +39,7 @@ int Fail(const absl::Status& status) {
 
 int Main(int argc, const char* const* argv) {
   Signals::Block();
+  google::protobuf::SetLogHandler(LogProtobuf);
   const auto line = ParseCommandLine(argc, argv);
   if (!line.ok()) return Fail(line.status());
   if (line->done) {

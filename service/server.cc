@@ -59,7 +59,9 @@ std::string BindProblem(const Address& address) {
 void SetOptions(grpc::ServerBuilder* builder) {
   // Else a second daemon shares the port in silence.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // A frozen client is noticed within 15 s, calls or none.
+  // A frozen client is noticed within 15 s, calls or none. Not so on a unix socket whose
+  // queue has filled up (some hundred small writes): there the ping waits as well, and
+  // stall_timeout ends the turn.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);

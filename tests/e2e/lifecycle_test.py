@@ -70,6 +70,16 @@ class ExitTest(Lifecycle):
             with self.subTest(name):
                 self.assert_exits(65, needle, self.start("--model", self.write(name, data)))
 
+    def test_what_a_file_holds_is_said_with_its_path(self):
+        need(TINY)
+        # The tokeniser, which is read while loading: a type no token has.
+        key = b"tokenizer.ggml.token_type"
+        whole = bytearray(TINY.read_bytes())
+        first = whole.index(key) + len(key) + 4 + 4 + 8  # array, of i32, count
+        whole[first:first + 4] = b"\xff\xff\xff\x7f"
+        path = self.write("odd.gguf", bytes(whole))
+        self.assert_exits(65, f"{path}: ", self.start("--model", path))
+
     def test_wrong_settings(self):
         good = ("--model", TINY)
         for needle, flags in (
@@ -80,6 +90,9 @@ class ExitTest(Lifecycle):
                 ("listen", (*good, "--listen", "0.0.0.0:0")),
                 ("drain_timeout_ms", (*good, "--drain-timeout-ms", "-1")),
                 ("config", ("--config", "/nowhere.txtpb")),
+                ("cannot read /tmp: ", (*good, "--config", "/tmp")),
+                ("threads: 257 is not in [1, 256]", (*good, "--threads", "257")),
+                ("context_tokens: 100000 is more than", (*good, "--context", "100000")),
                 ("no_such_setting", ("--config", self.write("c", b"no_such_setting: 1"))),
                 ("max_running", ("--config", self.write("c", b"max_running: 99999999999")))):
             with self.subTest(str(flags)):
