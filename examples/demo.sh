@@ -8,6 +8,7 @@ bin=${TOKEND_BIN_DIR:-/usr/bin}
 work=$(mktemp -d)
 daemon=
 finish() {
+  [ $? -eq 0 ] || { printf '\ntokend said:\n'; cat "$work/log"; } >&2
   if [ -n "$daemon" ] && kill -0 "$daemon" 2>/dev/null; then
     kill "$daemon"
     wait "$daemon" || true
@@ -17,7 +18,7 @@ finish() {
 trap finish EXIT
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-ctl() { "$bin/tokctl" --server "unix:$work/tokend.sock" --wait 60s "$@"; }
+ctl() { "$bin/tokctl" --server "unix:$work/tokend.sock" "$@"; }
 ask() {
   say "$1> $2"
   ctl chat --session "$1" --max-tokens 96 --temperature 0 --message "$2"
@@ -27,17 +28,12 @@ ask() {
   --metrics-listen 127.0.0.1:0 --ports-file "$work/ports" 2>"$work/log" &
 daemon=$!
 printf 'Loading %s ' "$(basename "$model")"
-until [ -s "$work/ports" ]; do
-  if ! kill -0 "$daemon" 2>/dev/null; then
-    printf '\ntokend did not start:\n'
-    cat "$work/log"
-    exit 1
-  fi
+until ctl --wait 500ms model >"$work/model" 2>"$work/waiting"; do
+  kill -0 "$daemon" 2>/dev/null || exit 1
   printf .
-  sleep 0.2
 done
-printf ' listening on %s\n' "$(sed -n 's/^grpc=//p' "$work/ports" | paste -sd' ')"
-ctl model
+printf ' ready on %s\n' "$(sed -n 's/^grpc=//p' "$work/ports" | paste -sd' ')"
+cat "$work/model"
 
 ask demo 'Name the capital of France in one short sentence.'
 ask demo 'Which river flows through that city?'
