@@ -221,6 +221,20 @@ class LogTest(DaemonTest):
         self.assertEqual(len(lines), 1)
         self.assertNotIn(secret, self.daemon.log())
 
+    def test_text_that_is_none_leaves_no_trace(self):
+        # Turn.prompt.text is not UTF-8: protobuf refuses the message, and says so at length.
+        call = self.stubs.channel.unary_unary("/tokend.v1.GenerationService/Generate")
+        good = g.GenerateRequest(turn=prompt_turn("ab")).SerializeToString()
+        bad = good.replace(b"ab", b"\xff\xfe")
+        self.assertNotEqual(good, bad)
+        for _ in range(3):
+            with self.assertRaises(grpc.RpcError):
+                call(bad, timeout=30)
+        self.generate(prompt_turn("Go", stop=g.StopRules(max_output_tokens=1)))
+        for line in self.daemon.log().splitlines():
+            self.assertRegex(line, r"^time=\S+ level=\w+ event=\w+")
+            self.assertNotIn("UTF-8", line)
+
     def test_a_half_open_connection_does_not_hinder(self):
         host, port = self.daemon.address.rsplit(":", 1)
         sockets = [socket.create_connection((host, int(port))) for _ in range(20)]

@@ -272,6 +272,18 @@ TEST(TurnEnd, ADeletedSessionEndsItsTurns) {
   EXPECT_EQ(status.reason, "SESSION_DELETED");
 }
 
+TEST(TurnEnd, ABiasThatForbidsEveryTokenIsTheCallersMistake) {
+  TestServer server;
+  v1::Turn turn = PromptTurn("x", 3);
+  auto& bias = *turn.mutable_sampling()->mutable_logit_bias();
+  for (int token = 0; token < kVocabulary; ++token) bias[token] = -100;
+  const RichStatus status = RunStream(server.generation(), turn).status;
+  EXPECT_EQ(status.code, grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.violations.count("turn.sampling.logit_bias"), 1u);
+  bias.erase(7);
+  EXPECT_EQ(RunStream(server.generation(), turn).tokens(), std::vector<int32_t>({7, 7, 7}));
+}
+
 TEST(TurnEnd, ABrokenBackendIsInternal) {
   TestServer server;
   server.BreakBackend();

@@ -75,12 +75,13 @@ class CommandTest(DaemonTest):
                 ("--presence-penalty", "3", "turn.sampling.presence_penalty"),
                 ("--frequency-penalty", "nan", "turn.sampling.frequency_penalty"),
                 ("--max-tokens", "-1", "turn.stop.max_output_tokens"),
-                ("--logprobs", "21", "turn.output.top_logprobs"),
                 ("--request-id", "a b", "turn.request_id"),
                 ("--session", "a b", "turn.session.name"),
                 ("--stop", "x" * 257, "turn.stop.stop_strings")):
             error = self.refused("INVALID_FIELD", "generate", "--prompt", "x", option, bad)
             self.assertIn(field, error["message"])
+        done = self.ctl("--json", "generate", "--prompt", "x", "--logprobs", "21", code=REFUSED)
+        self.assertIn("turn.output.top_logprobs", json_lines(done.err)[0]["message"])
 
     def test_chat(self):
         done = self.ctl("chat", "--session", "chat", "--temperature", "0", "--max-tokens", "30",
