@@ -103,19 +103,36 @@ absl::Status CpuBackend::CheckBatch(const ops::StepBatch& batch) const {
       return BadStep(absl::StrCat("token ", token));
     }
   }
+  return CheckSequences(batch);
+}
+
+absl::Status CpuBackend::CheckSequences(const ops::StepBatch& batch) const {
+  const auto rows = static_cast<int64_t>(batch.tokens.size());
   int64_t next = 0;
+  size_t logit_row = 0;
+  int64_t last = -1;
   for (const ops::StepSequence& sequence : batch.sequences) {
     if (sequence.first_row != next || sequence.rows < 1 || sequence.position < 0 ||
         sequence.layers.size() != model_->layers().size()) {
       return BadStep(absl::StrCat("the sequence at row ", next));
     }
     next += sequence.rows;
+    int64_t attend_begin = 0;
+    for (const ops::LayerKv& layer : sequence.layers) {
+      if (layer.attend_begin < attend_begin) return BadStep("attend_begin falls");
+      attend_begin = layer.attend_begin;
+    }
+    for (; logit_row < batch.logit_rows.size() && batch.logit_rows[logit_row] < next; ++logit_row) {
+      const int64_t row = batch.logit_rows[logit_row];
+      if (row <= last || sequence.position + row - sequence.first_row < attend_begin) {
+        return BadStep(absl::StrCat("logits of row ", row));
+      }
+      last = row;
+    }
   }
   if (next != rows) return BadStep(absl::StrCat("sequences cover ", next, " of ", rows, " rows"));
-  int64_t last = -1;
-  for (const int32_t row : batch.logit_rows) {
-    if (row <= last || row >= rows) return BadStep(absl::StrCat("logits of row ", row));
-    last = row;
+  if (logit_row < batch.logit_rows.size()) {
+    return BadStep(absl::StrCat("logits of row ", batch.logit_rows[logit_row]));
   }
   return absl::OkStatus();
 }

@@ -54,6 +54,7 @@ class CpuBackend final : public ops::Backend {
   CpuBackend(const CpuBackendOptions& options, Isa isa, KvLayout layout)
       : options_(options), isa_(isa), layout_(layout) {}
   absl::Status CheckBatch(const ops::StepBatch& batch) const;
+  absl::Status CheckSequences(const ops::StepBatch& batch) const;
 
   const CpuBackendOptions options_;
   const Isa isa_;

@@ -20,16 +20,18 @@ void ForwardPass::StoreKv(size_t layer, int64_t rows, const KvArena& arena) {
   ForRows(Phase::kStoreKv, rows, [&](int64_t row, int) {
     const ops::LayerKv& table = row_sequence_[static_cast<size_t>(row)]->layers[layer];
     const int64_t position = positions_[static_cast<size_t>(row)];
+    if (position < table.store_begin) return;
     const auto page = static_cast<int64_t>(ops::FindPage(table, position / layout.page_tokens));
     TOKEND_CHECK(page >= 0 && page < arena.pages());
     const KvSlot slot = {arena.keys() + page * half, arena.values() + page * half,
                          static_cast<int>(position % layout.page_tokens)};
     const float* keys = qkv_ + row * qkv_stride_ + int64_t{plan.heads} * plan.head_dim;
     const float* values = keys + int64_t{plan.kv_heads} * plan.head_dim;
+    const int64_t step_row = step_row_[static_cast<size_t>(row)];
     float rotated[kMaxHeadDim];
     for (int head = 0; head < plan.kv_heads; ++head) {
       const int64_t at = int64_t{head} * plan.head_dim;
-      kernels_.rotate(keys + at, angles_.Row(row), plan.head_dim, 1.0f, rotated);
+      kernels_.rotate(keys + at, angles_.Row(step_row), plan.head_dim, 1.0f, rotated);
       kernels_.store_kv(layout, slot, head, rotated, values + at);
     }
   });
@@ -76,14 +78,15 @@ void ForwardPass::RotateQueries(const Unit& unit, const ops::AttentionMask& mask
   const auto factor = static_cast<float>(plan.attention_scale * kLog2E);
   for (int32_t i = 0; i < unit.rows; ++i) {
     const int64_t row = unit.row + i;
+    const int64_t step_row = step_row_[static_cast<size_t>(row)];
     const int64_t position = positions_[static_cast<size_t>(row)];
     const float* heads = qkv_ + row * qkv_stride_ + int64_t{unit.kv_head} * group * plan.head_dim;
     for (int g = 0; g < group; ++g) {
       const int64_t at = (int64_t{i} * group + g) * plan.head_dim;
       const float* head = heads + int64_t{g} * plan.head_dim;
-      kernels_.rotate(head, angles_.Row(row), plan.head_dim, factor, to.query() + at);
+      kernels_.rotate(head, angles_.Row(step_row), plan.head_dim, factor, to.query() + at);
       if (!sinks) continue;
-      kernels_.rotate(head, angles_.SinkRow(row, position, mask), plan.head_dim, factor,
+      kernels_.rotate(head, angles_.SinkRow(step_row, position, mask), plan.head_dim, factor,
                       to.sink_query() + at);
     }
   }

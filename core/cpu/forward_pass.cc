@@ -126,14 +126,20 @@ PanelWork ForwardPass::Work(std::initializer_list<MatmulJob> jobs) const {
 }
 
 void ForwardPass::StartStep(const ops::StepBatch& batch) {
+  step_row_.clear();
   positions_.clear();
   row_sequence_.clear();
+  rows_end_early_ = false;
   for (const ops::StepSequence& sequence : batch.sequences) {
     for (int32_t i = 0; i < sequence.rows; ++i) {
+      step_row_.push_back(sequence.first_row + i);
       positions_.push_back(sequence.position + i);
       row_sequence_.push_back(&sequence);
     }
+    rows_end_early_ = rows_end_early_ || sequence.layers.back().attend_begin > sequence.position;
   }
+  kept_ = step_row_;
+  BuildSpans();
   angles_.StartStep(batch);
 }
 
@@ -183,11 +189,55 @@ void ForwardPass::AddFeedForward(const PackedLayer& layer, int64_t rows) {
              [&](int64_t row, Worker*, MatmulInput* to) { to->SetRow(row, hidden_ + row * ffn); });
 }
 
-void ForwardPass::KeepLogitRows(const ops::StepBatch& batch) {
+void ForwardPass::ChooseRows(const ops::StepBatch& batch, size_t layer) {
+  kept_.clear();
+  const bool last = layer + 1 == model_.layers().size();
+  size_t logit_row = 0;
+  for (size_t i = 0; i < step_row_.size(); ++i) {
+    if (!last) {
+      if (positions_[i] < row_sequence_[i]->layers[layer].attend_begin) continue;
+    } else {
+      if (logit_row == batch.logit_rows.size()) return;
+      if (step_row_[i] != batch.logit_rows[logit_row]) continue;
+      ++logit_row;
+    }
+    kept_.push_back(static_cast<int32_t>(i));
+  }
+}
+
+void ForwardPass::KeepStream() {
   const int64_t width = model_.plan().width;
-  for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
-    std::memmove(x_ + static_cast<int64_t>(i) * width, x_ + batch.logit_rows[i] * width,
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    std::memmove(x_ + static_cast<int64_t>(i) * width, x_ + kept_[i] * width,
                  static_cast<size_t>(width) * sizeof(float));
+  }
+}
+
+void ForwardPass::KeepRows() {
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    const auto from = static_cast<size_t>(kept_[i]);
+    step_row_[i] = step_row_[from];
+    positions_[i] = positions_[from];
+    row_sequence_[i] = row_sequence_[from];
+    kept_[i] = static_cast<int32_t>(i);
+  }
+  step_row_.resize(kept_.size());
+  positions_.resize(kept_.size());
+  row_sequence_.resize(kept_.size());
+  BuildSpans();
+}
+
+void ForwardPass::BuildSpans() {
+  spans_.clear();
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    const int32_t row = kept_[i];
+    const ops::StepSequence* sequence = row_sequence_[static_cast<size_t>(row)];
+    if (!spans_.empty() && spans_.back().sequence == sequence &&
+        spans_.back().row + spans_.back().rows == row) {
+      ++spans_.back().rows;
+    } else {
+      spans_.push_back({sequence, row, static_cast<int32_t>(i), 1});
+    }
   }
 }
 
@@ -201,32 +251,27 @@ void ForwardPass::ComputeLogits(int64_t rows) {
              });
 }
 
-// The last layer's keys and values are stored for all rows; what follows them is
-// computed only for rows whose logits are wanted.
+// Keys and values are stored for all rows; what follows them is computed for those
+// that go on, in the last layer those whose logits are wanted.
 void ForwardPass::RunLayer(const ops::StepBatch& batch, size_t layer, const KvArena& arena) {
   const PackedLayer& weights = model_.layers()[layer];
-  auto rows = static_cast<int64_t>(batch.tokens.size());
-  ProjectQkv(weights, rows);
-  StoreKv(layer, rows, arena);
-  if (layer + 1 == model_.layers().size()) {
-    rows = static_cast<int64_t>(batch.logit_rows.size());
-    KeepLogitRows(batch);
-    spans_.clear();
-    for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
-      const int32_t row = batch.logit_rows[i];
-      const ops::StepSequence* sequence = row_sequence_[static_cast<size_t>(row)];
-      if (!spans_.empty() && spans_.back().sequence == sequence &&
-          spans_.back().row + spans_.back().rows == row) {
-        ++spans_.back().rows;
-      } else {
-        spans_.push_back({sequence, row, static_cast<int32_t>(i), 1});
-      }
-    }
+  const bool cut = rows_end_early_ || layer + 1 == model_.layers().size();
+  const auto all_rows = static_cast<int64_t>(step_row_.size());
+  if (all_rows == 0) return;
+  ProjectQkv(weights, all_rows);
+  StoreKv(layer, all_rows, arena);
+  if (cut) {
+    ChooseRows(batch, layer);
+    KeepStream();
+    BuildSpans();
   }
-  if (rows == 0) return;
-  Attend(layer, arena);
-  AddAttentionOutput(weights, rows);
-  AddFeedForward(weights, rows);
+  const auto rows = static_cast<int64_t>(kept_.size());
+  if (rows > 0) {
+    Attend(layer, arena);
+    AddAttentionOutput(weights, rows);
+    AddFeedForward(weights, rows);
+  }
+  if (cut) KeepRows();
 }
 
 absl::StatusOr<absl::Span<const float>> ForwardPass::Run(const ops::StepBatch& batch,
@@ -235,11 +280,6 @@ absl::StatusOr<absl::Span<const float>> ForwardPass::Run(const ops::StepBatch& b
   TOKEND_RETURN_IF_ERROR(ReserveLogits(logit_rows));
   StartStep(batch);
   Embed(batch);
-  spans_.clear();
-  for (const ops::StepSequence& sequence : batch.sequences) {
-    if (sequence.rows == 0) continue;
-    spans_.push_back({&sequence, sequence.first_row, sequence.first_row, sequence.rows});
-  }
   for (size_t layer = 0; layer < model_.layers().size(); ++layer) RunLayer(batch, layer, arena);
   if (logit_rows > 0) ComputeLogits(logit_rows);
   return absl::MakeConstSpan(reinterpret_cast<const float*>(logits_.data()),

@@ -134,9 +134,14 @@ class ForwardPass {
   void AddAttentionOutput(const PackedLayer& layer, int64_t rows);
   void AddFeedForward(const PackedLayer& layer, int64_t rows);
   void ComputeLogits(int64_t rows);
-  // From here on only the rows with logits matter.
-  void KeepLogitRows(const ops::StepBatch& batch);
   void StartStep(const ops::StepBatch& batch);
+  // The rows of `layer` that go on behind its keys and values.
+  void ChooseRows(const ops::StepBatch& batch, size_t layer);
+  // Before a layer's attention: the residual stream has `kept_` alone. After the
+  // layer: so has the rest of the step.
+  void KeepStream();
+  void KeepRows();
+  void BuildSpans();
   void RunLayer(const ops::StepBatch& batch, size_t layer, const KvArena& arena);
 
   const PackedModel& model_;
@@ -158,9 +163,12 @@ class ForwardPass {
   std::vector<std::unique_ptr<Worker>> workers_;
   RopeAngles angles_;
 
-  // Of the step at work.
+  // Of the step at work: rows that still go on.
+  std::vector<int32_t> step_row_;                       // [rows] in the step
   std::vector<int64_t> positions_;                      // [rows]
   std::vector<const ops::StepSequence*> row_sequence_;  // [rows]
+  std::vector<int32_t> kept_;                           // of the rows, ascending
+  bool rows_end_early_ = false;                         // LayerKv::attend_begin
 
   // Of the layer at work.
   std::vector<RowSpan> spans_;

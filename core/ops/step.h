@@ -33,12 +33,21 @@ struct AttentionMask {
 //   i >= first_page:  pages[sink_pages + i - first_page]
 // No other logical page is read or written; 0 sink_pages and first_page 0 is
 // the plain, whole table. sink_pages <= first_page unless sink_pages is 0.
+//
+// Where dropped KV is computed again, a step's first rows serve lower layers
+// alone. A row at a position before `attend_begin` ends in this layer: all that it
+// may leave is its KV here, and no layer above, no logits row, has it. Of the
+// rows that come as far, those at `store_begin` or later leave KV. attend_begin
+// never falls from one layer to the next, and no row that goes on sees a position
+// whose KV is not there.
 struct LayerKv {
   const base::PageId* pages = nullptr;
   int32_t sink_pages = 0;
   int32_t page_count = 0;  // entries in `pages`
   int64_t first_page = 0;
   AttentionMask mask;
+  int64_t store_begin = 0;
+  int64_t attend_begin = 0;
 };
 
 // Consecutive rows of the step that belong to one sequence. KV of positions

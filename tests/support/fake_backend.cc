@@ -106,23 +106,32 @@ uint64_t FakeBackend::Attend(const ops::LayerKv& kv, int layer, int64_t position
   return x;
 }
 
+void FakeBackend::StoreRow(const ops::LayerKv& kv, int layer, int64_t position, uint64_t x) {
+  if (position < kv.store_begin) return;
+  Row* row = FindRow(kv, position);
+  if (row == nullptr) {
+    Problem(absl::StrCat("layer ", layer, ": no page to write position ", position));
+  } else {
+    *row = {.value = KvValue(layer, position, x), .position = position, .layer = layer};
+  }
+}
+
 void FakeBackend::RunSequence(const ops::StepSequence& sequence, absl::Span<const int32_t> tokens,
                               std::vector<uint64_t>* x) {
   x->clear();
   for (int32_t token : tokens) x->push_back(Embed(token));
+  int64_t first = sequence.position;  // of the rows that have come as far
   for (int layer = 0; layer < options_.layers; ++layer) {
     const ops::LayerKv& kv = sequence.layers[layer];
-    for (int i = 0; i < sequence.rows; ++i) {
-      const int64_t position = sequence.position + i;
-      Row* row = FindRow(kv, position);
-      if (row == nullptr) {
-        Problem(absl::StrCat("layer ", layer, ": no page to write position ", position));
-        continue;
-      }
-      *row = {.value = KvValue(layer, position, (*x)[i]), .position = position, .layer = layer};
+    const int64_t end = sequence.position + sequence.rows;
+    if (first > sequence.position && kv.attend_begin < first) {
+      Problem(absl::StrCat("layer ", layer, ": rows come back to life"));
     }
-    for (int i = 0; i < sequence.rows; ++i) {
-      (*x)[i] = Attend(kv, layer, sequence.position + i, (*x)[i]);
+    for (int64_t p = first; p < end; ++p) StoreRow(kv, layer, p, (*x)[p - sequence.position]);
+    first = std::max(first, kv.attend_begin);
+    for (int64_t p = first; p < end; ++p) {
+      uint64_t& value = (*x)[p - sequence.position];
+      value = Attend(kv, layer, p, value);
     }
   }
 }
@@ -148,7 +157,8 @@ absl::Status FakeBackend::CheckBatch(const ops::StepBatch& batch) {
     const int64_t last = (sequence.position + sequence.rows - 1) / options_.page_tokens;
     for (const ops::LayerKv& layer : sequence.layers) {
       own.insert(layer.pages, layer.pages + layer.page_count);
-      for (int64_t i = first; i <= last; ++i) writes.insert(ops::FindPage(layer, i));
+      const int64_t store_first = std::max(first, layer.store_begin / options_.page_tokens);
+      for (int64_t i = store_first; i <= last; ++i) writes.insert(ops::FindPage(layer, i));
     }
     for (base::PageId page : writes) {
       if (used.count(page) > 0) Problem("a page is written that another sequence has");
@@ -190,6 +200,9 @@ absl::StatusOr<ops::StepOutput> FakeBackend::Forward(const ops::StepBatch& batch
            batch.logit_rows[next] < sequence.first_row + sequence.rows;
          ++next) {
       const int32_t i = batch.logit_rows[next] - sequence.first_row;
+      if (sequence.position + i < sequence.layers.back().attend_begin) {
+        Problem("logits of a row that ended in a lower layer");
+      }
       const absl::Span<float> logits =
           absl::MakeSpan(logits_).subspan(next * vocabulary, vocabulary);
       FakeLogits(x[i], logits);

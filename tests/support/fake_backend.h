@@ -74,6 +74,7 @@ class FakeBackend : public ops::Backend {
   absl::Status CheckBatch(const ops::StepBatch& batch);
   void RunSequence(const ops::StepSequence& sequence, absl::Span<const int32_t> tokens,
                    std::vector<uint64_t>* x);
+  void StoreRow(const ops::LayerKv& kv, int layer, int64_t position, uint64_t x);
   Row* FindRow(const ops::LayerKv& layer, int64_t position);
   uint64_t Attend(const ops::LayerKv& kv, int layer, int64_t position, uint64_t x);
   void Problem(std::string what);
