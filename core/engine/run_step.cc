@@ -34,8 +34,8 @@ std::vector<int> Scheduler::Plan() {
   demands.reserve(running_.size());
   for (const auto& turn : running_) {
     StepDemand demand;
-    if (turn->timer.phase() != PhaseTimer::kParked) demand.rows = turn->rows_left();
-    demand.decode = turn->decoding() && demand.rows == 1;
+    if (turn->timer.phase() != PhaseTimer::kParked) demand.rows = turn->branch->step_rows();
+    demand.decode = turn->decoding() && turn->rows_left() == 1;
     limits.hurry = limits.hurry || turn->request.deadline != absl::InfiniteDuration();
     demands.push_back(demand);
   }

@@ -13,6 +13,7 @@ const std::string& Branch::base_version_name() const { return state_->base().ver
 int64_t Branch::base_tokens() const { return state_->base().tokens; }
 int64_t Branch::tokens() const { return state_->tokens(); }
 int64_t Branch::computed() const { return state_->computed(); }
+int64_t Branch::step_rows() const { return state_->step_rows(); }
 const RetentionPolicy& Branch::retention() const { return state_->layout().policy; }
 const Conversation& Branch::conversation() const { return state_->base().conversation; }
 void Branch::Append(absl::Span<const int32_t> tokens) { state_->Append(tokens); }

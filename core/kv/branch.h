@@ -28,10 +28,14 @@ struct BranchStats {
 //   branch->Append(input);
 //   branch->MatchPrefix();
 //   while (branch->computed() < branch->tokens()) {
+//     n = min(n, branch->step_rows());
 //     branch->Prepare(n);                      // pages for the next n positions
 //     ... Forward over tokens [computed, computed + n) with layers() ...
 //     branch->Advance(n);                      // they have KV now
 //   }
+//
+// Where dropped KV of a windowed session is computed again, computed() first goes
+// through the sinks and then jumps to the first token that still matters.
 //
 // Engine thread only; the store outlives it. Destroying it drops the turn: at
 // once, what it alone owned is free or, where the prefix index holds it, cached.
@@ -49,6 +53,9 @@ class Branch {
   int64_t tokens() const;
   // 0 before MatchPrefix.
   int64_t computed() const;
+  // From MatchPrefix on: how many of the next positions one step may take; never
+  // 0 while computed() < tokens().
+  int64_t step_rows() const;
   const RetentionPolicy& retention() const;
   // The base's, cut where it was cut. May be null.
   const Conversation& conversation() const;
@@ -66,7 +73,8 @@ class Branch {
   // Takes the pages that positions [computed, computed + count) of every layer
   // need, copying a shared tail page first. RESOURCE_EXHAUSTED (KV_POOL_FULL,
   // without a retry hint where it can never fit) takes nothing; a failed copy
-  // is the backend's error. Positions that are prepared already cost nothing.
+  // is the backend's error. Positions that are prepared already cost nothing, and
+  // those behind step_rows() get nothing.
   absl::Status Prepare(int64_t count);
 
   // [number of layers], good until the next call that changes the branch. Valid

@@ -84,12 +84,18 @@ absl::Status BranchState::CopyDonorRows() {
   return absl::OkStatus();
 }
 
+int64_t BranchState::step_rows() const {
+  if (!lead_in_) return tokens() - computed_;
+  return (goal_ ? sinks_end_ : lead_in_->end) - computed_;
+}
+
 absl::Status BranchState::Prepare(int64_t count) {
   TOKEND_CHECK(count >= 1 && computed_ + count <= tokens());
   {
     base::MutexLock lock(&store_->mu);
     if (!matched_) MatchLocked();
-    count = std::min(count, tokens() - computed_);
+    count = std::min(count, step_rows());
+    if (lead_in_ && !goal_) return PrepareLeadIn(count);
     DeriveTables();
     if (count > 1) SlideTo(computed_);
     TOKEND_RETURN_IF_ERROR(TakePages((computed_ + count - 1) / page_tokens_));
@@ -136,32 +142,38 @@ void BranchState::FinishNode() {
 void BranchState::Advance(int64_t count) {
   base::MutexLock lock(&store_->mu);
   const int64_t end = computed_ + count;
-  const int64_t prepared_end =
-      (current_.node()->index + 1 + static_cast<int64_t>(prepared_.size())) * page_tokens_;
-  TOKEND_CHECK(count >= 1 && end <= tokens() && end <= prepared_end && !donor_);
+  TOKEND_CHECK(count >= 1 && count <= step_rows() && !donor_);
   if (!ran_) {
     store_->observer->OnPrefixQuery(tokens() - base_.computed,
                                     std::max<int64_t>(0, computed_ - base_.computed));
   }
   ran_ = true;
-  const int64_t recomputed = std::min(had_kv(), end) - computed_;
+  const int64_t recomputed = std::min(peak_, end) - computed_;
   if (recomputed > 0) {
     recomputed_tokens_ += recomputed;
     store_->observer->OnRecomputedTokens(recomputed);
   }
+  peak_ = std::max(peak_, end);
+  if (lead_in_ && !goal_) return AdvanceLeadIn(count);
+  const int64_t prepared_end =
+      (current_.node()->index + 1 + static_cast<int64_t>(prepared_.size())) * page_tokens_;
+  TOKEND_CHECK(end <= prepared_end);
   while ((current_.node()->index + 2) * page_tokens_ <= end) FinishNode();
   computed_ = end;
   // One page more than the mask needs, so that a version that ends a few tokens
   // earlier (a stop string) finds its window whole.
   SlideTo(computed_ - page_tokens_);
   RefreshViews();
+  if (goal_ && computed_ == sinks_end_) LeaveSinks();
 }
 
 int64_t BranchState::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {
   base::MutexLock lock(&store_->mu);
   const int64_t all = (tokens + page_tokens_ - 1) / page_tokens_;
+  // A lead-in counts as if it held nothing yet.
+  const bool holds = current_ && !lead_in_;
   const int64_t end =
-      current_ ? current_.node()->index + 1 + static_cast<int64_t>(prepared_.size()) : 0;
+      holds ? current_.node()->index + 1 + static_cast<int64_t>(prepared_.size()) : 0;
   int64_t needed = 0;
   for (size_t g = 0; g < layout_->groups.size(); ++g) {
     const LayerGroup& group = layout_->groups[g];
@@ -175,7 +187,7 @@ int64_t BranchState::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {
       const int64_t most = sinks + (span + 2 * page_tokens_ - 2) / page_tokens_;
       // Pages with another owner do not come back when the window leaves them.
       int64_t own = static_cast<int64_t>(prepared_.size());
-      if (current_) {
+      if (holds) {
         for (const Node* node :
              store_->tree.Reach(current_.node(), current_.position(), group.mask)) {
           if (node->windows[g].strong == 1) ++own;

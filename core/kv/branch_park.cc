@@ -15,9 +15,8 @@ void BranchState::SetLive(bool live) {
 void BranchState::Park() {
   base::MutexLock lock(&store_->mu);
   const int64_t free_before = store_->pool.free();
-  // KV that was only lent and never used is no loss.
-  if (ran_) lost_end_ = std::max(lost_end_, computed_);
   ReturnPages(0);
+  DropLeadIn();
   store_->tree.Drop(std::move(donor_));
   store_->tree.Drop(std::move(current_));
   store_->tree.Change(&base_.claim, Claim::Kind::kTokens);

@@ -28,7 +28,8 @@ BranchState::BranchState(StoreState* store, BranchBase base)
       page_tokens_(store->options.page_tokens),
       layout_(base.claim.node()->layout),
       base_(std::move(base)),
-      pending_start_(base_.tokens / page_tokens_ * page_tokens_) {
+      pending_start_(base_.tokens / page_tokens_ * page_tokens_),
+      peak_(base_.computed) {
   base::MutexLock lock(&store_->mu);
   store_->branches.push_back(this);
   SetLive(true);
@@ -41,6 +42,7 @@ BranchState::~BranchState() {
   branches.erase(std::find(branches.begin(), branches.end(), this));
   SetLive(false);
   ReturnPages(0);
+  DropLeadIn();
   store_->tree.Drop(std::move(donor_));
   store_->tree.Drop(std::move(current_));
   store_->tree.Drop(std::move(base_.claim));
@@ -91,7 +93,7 @@ bool BranchState::ReachIsWhole(Node* last, int64_t position) {
   return true;
 }
 
-Node* BranchState::FindResumeNode(int64_t limit) {
+Node* BranchState::FindResumeNode(int64_t limit, int64_t floor) {
   NodeTree& tree = store_->tree;
   Node* const base_end = tree.Ancestor(base_.claim.node(), pending_start_ / page_tokens_ - 1);
   Node* best = tree.Ancestor(base_end, -1);
@@ -115,6 +117,9 @@ Node* BranchState::FindResumeNode(int64_t limit) {
       scan.StartAt(position);
       best = node;
     }
+  }
+  if (layout_->full_groups == 0 && scan.nodes() == 0 && floor > 0) {
+    scan.SkipTo(WindowBegin(*layout_, floor) / page_tokens_, WholeSinks(floor));
   }
   const int64_t most_nodes = limit / page_tokens_;
   std::vector<Node*> path;
@@ -157,18 +162,27 @@ void BranchState::MatchLocked() {
   SetLive(true);
   // The last token is always computed: its logits are wanted.
   const int64_t limit = std::max<int64_t>(0, tokens() - 1);
-  Node* const resume = FindResumeNode(limit);
-  Node* donor = nullptr;
-  std::tie(donor, donor_rows_) = FindDonor(resume, limit);
-  computed_ = (resume->index + 1) * page_tokens_ + donor_rows_;
-  current_ = store_->tree.Take(resume, computed_, Claim::Kind::kStrong);
-  if (donor != nullptr) donor_ = store_->tree.Take(donor, computed_, Claim::Kind::kStrong);
+  LeadIn lead_in = PlanRecompute(limit);
+  Node* const resume = FindResumeNode(limit, lead_in.start);
+  if ((resume->index + 1) * page_tokens_ < lead_in.start) {
+    StartLeadIn(std::move(lead_in));
+  } else {
+    Resume(resume);
+    if (!ran_) cached_tokens_ = computed_ - HiddenEverywhere(*layout_, computed_);
+  }
   store_->tree.Change(&base_.claim, Claim::Kind::kTokens);
-  if (!ran_) cached_tokens_ = computed_ - HiddenEverywhere(*layout_, computed_);
+}
+
+void BranchState::Resume(Node* node) {
+  Node* donor = nullptr;
+  std::tie(donor, donor_rows_) = FindDonor(node, std::max<int64_t>(0, tokens() - 1));
+  computed_ = (node->index + 1) * page_tokens_ + donor_rows_;
+  current_ = store_->tree.Take(node, computed_, Claim::Kind::kStrong);
+  if (donor != nullptr) donor_ = store_->tree.Take(donor, computed_, Claim::Kind::kStrong);
 }
 
 BranchStats BranchState::stats() const {
-  const int64_t end = std::max(computed_, lost_end_);
+  const int64_t end = std::max(computed_, peak_);
   const int64_t start = std::min(base_.computed, end);
   return {.cached_tokens = cached_tokens_,
           .recomputed_tokens = recomputed_tokens_,
@@ -181,7 +195,9 @@ Node* BranchState::FindOrAdd(Node* parent, absl::Span<const int32_t> tokens) {
 }
 
 void BranchState::AttachPrepared(Node* node, int64_t computed) {
-  const int64_t rows = std::min<int64_t>(computed - node->index * page_tokens_, page_tokens_);
+  // What is being computed again may not be there yet.
+  const int64_t rows =
+      std::min<int64_t>(std::min(computed, computed_) - node->index * page_tokens_, page_tokens_);
   if (!current_ || donor_ || prepared_.empty() || rows < 1) return;
   if (node->parent != current_.node()) return;
   store_->tree.Attach(node, &prepared_.front(), static_cast<int>(rows));
@@ -222,8 +238,7 @@ absl::StatusOr<VersionInfo> BranchState::Commit(WriterState* writer, const Commi
     store_->observer->OnVersionConflict();
     return VersionMismatch(static_cast<int64_t>(expected), session->head());
   }
-  const int64_t computed =
-      std::min(request.tokens, matched_ ? std::max(computed_, lost_end_) : had_kv());
+  const int64_t computed = std::min(request.tokens, std::max(peak_, computed_));
   TOKEND_ASSIGN_OR_RETURN(Claim claim, Seal(request.tokens, computed));
   if (absl::Status fault = store_->Fault(FaultPoint::kPublish); !fault.ok()) {
     store_->tree.Drop(std::move(claim));

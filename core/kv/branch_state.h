@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/kv/branch.h"
+#include "core/kv/lead_in.h"
 #include "core/kv/node_tree.h"
 #include "core/kv/store_state.h"
 
@@ -47,17 +49,21 @@ class BranchState {
   void Append(absl::Span<const int32_t> tokens);
   void ReadTokens(int64_t begin, int64_t end, std::vector<int32_t>* out) const;
   void MatchPrefix();
+  int64_t step_rows() const;
   absl::Status Prepare(int64_t count);
   void Advance(int64_t count);
   int64_t PagesNeeded(int64_t tokens, int64_t chunk_tokens) const;
   void Park();
   bool parked() const { return !live_; }
 
-  // The claim that reaches all that this branch owns in the tree.
-  const Claim& widest_claim() const { return donor_ ? donor_ : current_ ? current_ : base_.claim; }
-  // All claims, for StoreAudit.
-  std::array<const Claim*, 3> claims() const { return {&base_.claim, &current_, &donor_}; }
+  // The claim that reaches all that this branch owns in the tree; but for the
+  // sinks of a lead-in while they are computed.
+  const Claim& widest_claim() const {
+    return donor_ ? donor_ : goal_ ? goal_ : current_ ? current_ : base_.claim;
+  }
+  std::array<const Claim*, 4> claims() const { return {&base_.claim, &current_, &donor_, &goal_}; }
   const std::deque<std::vector<PageRef>>& prepared() const { return prepared_; }
+  const std::deque<std::vector<PageRef>>& lead_pages() const { return lead_pages_; }
 
   absl::StatusOr<VersionInfo> Commit(WriterState* writer, const CommitRequest& request);
 
@@ -78,11 +84,27 @@ class BranchState {
   // The base's node that holds token `position`, or nullptr.
   Node* BaseNode(int64_t position) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   // The last of the whole nodes behind which work can resume furthest, where need
-  // be with the rows that the base has of the next node.
-  Node* FindResumeNode(int64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  // be with the rows that the base has of the next node. Windowed sessions are not
+  // searched before `floor`.
+  Node* FindResumeNode(int64_t limit, int64_t floor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   bool ReachIsWhole(Node* last, int64_t position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void Resume(Node* node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   std::pair<Node*, int> FindDonor(Node* resume, int64_t limit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+
+  // branch_lead_in.cc. Where computing a lead-in beats resuming at `resume`, starts
+  // one.
+  LeadIn PlanRecompute(int64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  std::vector<Node*> Path(int64_t begin, int64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  // Bit g: the sinks that group g reaches from `position` are there.
+  uint32_t WholeSinks(int64_t position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void StartLeadIn(LeadIn plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void LeaveSinks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  absl::Status PrepareLeadIn(int64_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void DeriveLeadInTables() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void AdvanceLeadIn(int64_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void FinishLeadIn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void DropLeadIn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
 
   void DeriveTables() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   // Takes pages for nodes up to index `last`.
@@ -94,8 +116,6 @@ class BranchState {
   void RefreshViews();
   // Whether it counts among its session's live branches.
   void SetLive(bool live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
-  // Positions below this had KV once.
-  int64_t had_kv() const { return std::max(base_.computed, lost_end_); }
 
   StoreState* const store_;
   const int page_tokens_;
@@ -105,10 +125,10 @@ class BranchState {
   int64_t pending_start_;         // a multiple of page_tokens
   std::vector<int32_t> pending_;  // tokens of positions from pending_start_ on
   int64_t computed_ = 0;
+  int64_t peak_;  // positions below it have had KV once
   bool matched_ = false;
-  bool live_ = false;     // true except while parked
-  bool ran_ = false;      // Advance was called
-  int64_t lost_end_ = 0;  // positions below it had KV when the branch was parked
+  bool live_ = false;  // true except while parked
+  bool ran_ = false;   // Advance was called
 
   // From MatchPrefix on.
   Claim current_;  // on the last whole node below computed_
@@ -116,6 +136,16 @@ class BranchState {
   int donor_rows_ = 0;
   // Pages, [layers] each, of the nodes from computed_ / page_tokens on.
   std::deque<std::vector<PageRef>> prepared_;
+
+  // While dropped KV of a windowed session is computed again: first the sinks, in
+  // the usual way, up to sinks_end_; then the lead-in, on pages of its own. What
+  // it leaves goes to the nodes up to `goal_`.
+  std::optional<LeadIn> lead_in_;
+  int64_t sinks_end_ = 0;
+  Claim goal_;  // on the last node of the lead-in, at its end
+  // Pages, [layers] each with gaps, of the nodes from lead_node_ on.
+  std::deque<std::vector<PageRef>> lead_pages_;
+  int64_t lead_node_ = 0;
 
   // The page tables of ops::LayerKv, from the first Prepare on.
   bool derived_ = false;

@@ -40,6 +40,15 @@ void ResumeScan::StartAt(int64_t position) {
   }
 }
 
+void ResumeScan::SkipTo(int64_t nodes, uint32_t sinks) {
+  nodes_ = nodes;
+  for (size_t g = 0; g < layout_.groups.size(); ++g) {
+    TOKEND_CHECK(!layout_.groups[g].full());
+    first_[g] = nodes;
+    sinks_missing_[g] = (sinks >> g & 1) == 0;
+  }
+}
+
 void ResumeScan::Add(uint32_t whole) {
   for (size_t g = 0; g < layout_.groups.size(); ++g) {
     if ((whole >> g & 1) != 0) continue;

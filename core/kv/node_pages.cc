@@ -4,13 +4,21 @@
 namespace tokend::kv {
 
 void NodeTree::Attach(Node* node, std::vector<PageRef>* pages, int rows) {
-  TOKEND_CHECK(node->layout->full_groups == 0 || node->parent->has_full_kv());
-  if (rows >= node->rows) {
+  const Layout& layout = *node->layout;
+  const std::vector<LayerGroup>& groups = layout.groups;
+  uint32_t given = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if ((*pages)[groups[g].layers.front()]) given |= 1u << g;
+  }
+  TOKEND_CHECK((given & layout.full_groups) == 0 || node->parent->has_full_kv());
+  // All groups of a node hold the same rows.
+  const bool fits = rows == node->rows || (rows > node->rows && (node->resident & ~given) == 0);
+  if (fits && given != 0) {
     const bool had_full_kv = node->has_full_kv();
     if (node->pages.empty()) node->pages.resize(layers_);
-    const std::vector<LayerGroup>& groups = node->layout->groups;
     for (size_t g = 0; g < groups.size(); ++g) {
       const uint32_t bit = 1u << g;
+      if ((given & bit) == 0) continue;
       if (rows == node->rows && (node->resident & bit) != 0) continue;
       for (int layer : groups[g].layers) {
         std::swap(node->pages[layer], (*pages)[layer]);

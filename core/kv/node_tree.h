@@ -115,8 +115,8 @@ class NodeTree {
 
   // --- Pages. ---
 
-  // Gives the node the pages, [layers], of which it keeps those that it lacks or
-  // that have more rows; the rest is freed. [engine]
+  // Gives the node the pages, [layers], all or none of a group, of which it keeps
+  // those that it lacks or that have more rows; the rest is freed. [engine]
   void Attach(Node* node, std::vector<PageRef>* pages, int rows);
   // Pages without an owner that may go at once; behind them there may be more.
   int64_t loose_pages() const { return loose_pages_; }

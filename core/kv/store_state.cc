@@ -172,7 +172,9 @@ int64_t StoreState::CountBusyPages() {
     if (session->versions.empty() || !session->keeps_kv()) continue;
     claims.push_back(&session->versions.back().claim);
   }
-  for (const BranchState* branch : branches) claims.push_back(&branch->widest_claim());
+  for (const BranchState* branch : branches) {
+    for (const Claim* claim : branch->claims()) claims.push_back(claim);
+  }
   const NodeTree::Owned owned = tree.Count({}, claims, {});
   return owned.once + owned.shared + branch_pages;
 }

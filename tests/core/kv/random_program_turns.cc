@@ -120,7 +120,7 @@ void Program::StepSome() {
       turn->tokens = Concat(turn->tokens, drawn);
       continue;
     }
-    const int64_t count = Chance(30) ? 1 : 1 + Below(static_cast<int>(left));
+    int64_t count = Chance(30) ? 1 : 1 + Below(static_cast<int>(left));
     if (!Prepare(turn, count)) {
       OpenTurn dropped = std::move(*turn);
       turns_.erase(turns_.begin() + static_cast<int64_t>(i));
@@ -128,14 +128,15 @@ void Program::StepSome() {
       return;
     }
     const int64_t at = turn->branch->computed();
-    if (at + count > turn->branch->tokens()) continue;
-    EXPECT_EQ(turn->branch->computed(), at);
+    count = std::min(count, turn->branch->step_rows());
     sequences.push_back({.first_row = static_cast<int32_t>(rows.size()),
                          .rows = static_cast<int32_t>(count),
                          .position = at,
                          .layers = turn->branch->layers()});
     turn->branch->ReadTokens(at, at + count, &rows);
-    last_rows.push_back(static_cast<int32_t>(rows.size()) - 1);
+    if (at + count > turn->branch->layers().back().attend_begin) {
+      last_rows.push_back(static_cast<int32_t>(rows.size()) - 1);
+    }
     chosen.push_back(turn);
   }
   harness_.backend().fail_copy_in = 0;
@@ -143,13 +144,18 @@ void Program::StepSome() {
   auto output =
       harness_.backend().Forward({.tokens = rows, .sequences = sequences, .logit_rows = last_rows});
   ASSERT_TRUE(output.ok()) << output.status();
+  size_t next = 0;
   for (size_t i = 0; i < chosen.size(); ++i) {
     OpenTurn* turn = chosen[i];
     const int64_t end = sequences[i].position + sequences[i].rows;
-    const std::vector<float> want = harness_.Reference(turn->policy, turn->tokens).Logits(end - 1);
-    EXPECT_EQ(output->logits.subspan(i * kVocabulary, kVocabulary), absl::MakeConstSpan(want));
+    if (end > sequences[i].layers.back().attend_begin) {
+      const std::vector<float> want =
+          harness_.Reference(turn->policy, turn->tokens).Logits(end - 1);
+      EXPECT_EQ(output->logits.subspan(next++ * kVocabulary, kVocabulary),
+                absl::MakeConstSpan(want));
+    }
     turn->branch->Advance(sequences[i].rows);
-    EXPECT_EQ(turn->branch->computed(), end);
+    EXPECT_GE(turn->branch->computed(), end);
   }
 }
 

@@ -38,7 +38,7 @@ namespace {
 // Steps without a model: what the store does is what is counted.
 void Advance(Branch* branch, int64_t chunk) {
   while (branch->computed() < branch->tokens()) {
-    const int64_t count = std::min(chunk, branch->tokens() - branch->computed());
+    const int64_t count = std::min(chunk, branch->step_rows());
     ASSERT_TRUE(branch->Prepare(count).ok());
     branch->Advance(count);
   }

@@ -44,8 +44,12 @@ std::vector<StoreAudit::Owner> StoreAudit::Owners() UNLOCKED {
     for (const Claim* claim : branch->claims()) {
       if (*claim && claim->kind() == Claim::Kind::kStrong) owner.claims.push_back(claim);
     }
-    for (const std::vector<PageRef>& pages : branch->prepared()) {
-      for (const PageRef& page : pages) owner.pages.push_back(page.id());
+    for (const auto* nodes : {&branch->prepared(), &branch->lead_pages()}) {
+      for (const std::vector<PageRef>& pages : *nodes) {
+        for (const PageRef& page : pages) {
+          if (page) owner.pages.push_back(page.id());
+        }
+      }
     }
     owners.push_back(owner);
   }

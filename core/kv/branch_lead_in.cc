@@ -1,0 +1,225 @@
+// BranchState: computing dropped KV of a windowed session again.
+#include <algorithm>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/status_macros.h"
+#include "core/kv/branch_state.h"
+
+namespace tokend::kv {
+
+// Nodes [begin, end) of this branch's tokens; nullptr from the first that is not
+// there on.
+std::vector<Node*> BranchState::Path(int64_t begin, int64_t end) {
+  NodeTree& tree = store_->tree;
+  Node* node = tree.Ancestor(base_.claim.node(), pending_start_ / page_tokens_ - 1);
+  std::vector<Node*> path(std::max<int64_t>(0, end - begin), nullptr);
+  std::vector<int32_t> scratch;
+  for (int64_t index = node->index + 1; index < end; ++index) {
+    const int64_t at = index * page_tokens_;
+    Node* const child = tree.FindChild(node, Tokens(at, at + page_tokens_, &scratch));
+    if (child == nullptr) break;
+    node = child;
+  }
+  node = tree.Ancestor(node, end - 1);
+  for (; node->index >= begin && !node->is_root(); node = node->parent) {
+    path[node->index - begin] = node;
+  }
+  return path;
+}
+
+uint32_t BranchState::WholeSinks(int64_t position) {
+  uint32_t whole = 0;
+  for (size_t g = 0; g < layout_->groups.size(); ++g) {
+    const LayerGroup& group = layout_->groups[g];
+    const ReachablePages reach = Reachable(group.mask, position, page_tokens_);
+    bool is_whole = true;
+    if (!group.full()) {
+      for (const Node* node : Path(0, reach.sink_pages)) {
+        is_whole = is_whole && node != nullptr && (node->whole() >> g & 1) != 0;
+      }
+    }
+    if (is_whole) whole |= 1u << g;
+  }
+  return whole;
+}
+
+LeadIn BranchState::PlanRecompute(int64_t limit) {
+  const int64_t end = std::min(peak_, limit) / page_tokens_ * page_tokens_;
+  const int64_t window_begin = WindowBegin(*layout_, end);
+  if (window_begin == 0 || window_begin == end) return {};
+  Survivors survivors;
+  for (size_t g = 0; g < layout_->groups.size(); ++g) {
+    const bool full = layout_->groups[g].full();
+    const int64_t begin = full ? 0 : window_begin / page_tokens_;
+    int64_t whole = 0;
+    const std::vector<Node*> path = Path(begin, end / page_tokens_);
+    for (const Node* node : path) {
+      if (node == nullptr || (node->whole() >> g & 1) == 0) break;
+      ++whole;
+    }
+    if (full) {
+      survivors.full_until[g] = whole * page_tokens_;
+    } else if (whole == static_cast<int64_t>(path.size())) {
+      survivors.windows |= 1u << g;
+    }
+  }
+  return PlanLeadIn(*layout_, end, survivors);
+}
+
+void BranchState::StartLeadIn(LeadIn plan) {
+  NodeTree& tree = store_->tree;
+  Node* node = tree.Ancestor(base_.claim.node(), pending_start_ / page_tokens_ - 1);
+  node = tree.Ancestor(node, plan.end / page_tokens_ - 1);
+  std::vector<int32_t> scratch;
+  while (node->index + 1 < plan.end / page_tokens_) {
+    const int64_t at = (node->index + 1) * page_tokens_;
+    node = FindOrAdd(node, Tokens(at, at + page_tokens_, &scratch));
+  }
+  goal_ = tree.Take(node, plan.end, Claim::Kind::kStrong);
+  sinks_end_ = 0;
+  const uint32_t whole = WholeSinks(plan.end);
+  for (size_t g = 0; g < layout_->groups.size(); ++g) {
+    if ((whole >> g & 1) != 0) continue;
+    const int64_t pages = Reachable(layout_->groups[g].mask, plan.end, page_tokens_).sink_pages;
+    sinks_end_ = std::max(sinks_end_, pages * page_tokens_);
+  }
+  lead_in_ = std::move(plan);
+  lead_node_ = lead_in_->start / page_tokens_;
+  current_ = tree.Take(tree.Ancestor(node, -1), 0, Claim::Kind::kStrong);
+  computed_ = 0;
+  if (sinks_end_ == 0) LeaveSinks();
+}
+
+// The positions between the sinks and the lead-in are skipped.
+void BranchState::LeaveSinks() {
+  computed_ = lead_in_->start;
+  store_->tree.Drop(std::move(current_));
+  current_ = std::move(goal_);
+  ReturnPages(0);
+  derived_ = false;
+  tables_.clear();
+  if (lead_in_->start == lead_in_->end) FinishLeadIn();
+}
+
+absl::Status BranchState::PrepareLeadIn(int64_t count) {
+  TOKEND_CHECK(computed_ + count <= lead_in_->end);
+  const int64_t last = (computed_ + count - 1) / page_tokens_;
+  const auto held = static_cast<int64_t>(lead_pages_.size());
+  int64_t needed = 0;
+  const auto stores = [&](int64_t node, int layer) {
+    return (node + 1) * page_tokens_ > lead_in_->store_begin[layer];
+  };
+  for (int64_t node = lead_node_ + held; node <= last; ++node) {
+    for (int layer = 0; layer < layout_->layers; ++layer) needed += stores(node, layer) ? 1 : 0;
+  }
+  if (needed > 0) TOKEND_RETURN_IF_ERROR(store_->Fault(FaultPoint::kTakePages));
+  TOKEND_RETURN_IF_ERROR(store_->MakeRoom(needed));
+  const uint64_t root = store_->tree.Ancestor(current_.node(), -1)->digest;
+  for (int64_t node = lead_node_ + held; node <= last; ++node) {
+    std::vector<PageRef>& pages = lead_pages_.emplace_back(layout_->layers);
+    for (int layer = 0; layer < layout_->layers; ++layer) {
+      if (!stores(node, layer)) continue;
+      const bool first = lead_pages_.size() == 1;
+      const base::PageId previous =
+          first ? base::PageId::kNone : lead_pages_[lead_pages_.size() - 2][layer].id();
+      pages[layer] = store_->pool.Take({.root = root, .index = node, .layer = layer}, previous);
+      TOKEND_CHECK(static_cast<bool>(pages[layer]));
+      ++store_->branch_pages;
+    }
+  }
+  DeriveLeadInTables();
+  return absl::OkStatus();
+}
+
+void BranchState::DeriveLeadInTables() {
+  NodeTree& tree = store_->tree;
+  tables_.assign(layout_->layers, {});
+  views_.assign(layout_->layers, {});
+  for (int layer = 0; layer < layout_->layers; ++layer) {
+    const int g = layout_->group_of_layer[layer];
+    const LayerGroup& group = layout_->groups[g];
+    const int64_t store_begin = lead_in_->store_begin[layer];
+    std::vector<base::PageId>& table = tables_[layer];
+    const ReachablePages reach = Reachable(group.mask, lead_in_->end, page_tokens_);
+    // Full layers: all before what is stored. Windowed ones: sinks.
+    const int64_t before = group.full() ? store_begin / page_tokens_ : reach.sink_pages;
+    for (const Node* node = tree.Ancestor(current_.node(), before - 1); !node->is_root();
+         node = node->parent) {
+      table.push_back(node->pages[layer].id());
+    }
+    std::reverse(table.begin(), table.end());
+    int64_t first = -1;
+    for (size_t i = 0; i < lead_pages_.size(); ++i) {
+      if (!lead_pages_[i][layer]) continue;
+      if (first < 0) first = lead_node_ + static_cast<int64_t>(i);
+      table.push_back(lead_pages_[i][layer].id());
+    }
+    views_[layer] = {.pages = table.data(),
+                     .sink_pages = group.full() ? 0 : reach.sink_pages,
+                     .page_count = static_cast<int32_t>(table.size()),
+                     .first_page = group.full() ? 0 : std::max<int64_t>(first, reach.sink_pages),
+                     .mask = group.mask,
+                     .store_begin = store_begin,
+                     .attend_begin = lead_in_->attend_begin[layer]};
+  }
+}
+
+void BranchState::AdvanceLeadIn(int64_t count) {
+  computed_ += count;
+  TOKEND_CHECK(computed_ <= lead_in_->end);
+  const int64_t kept = WindowBegin(*layout_, lead_in_->end) / page_tokens_;
+  for (size_t g = 0; g < layout_->groups.size(); ++g) {
+    const LayerGroup& group = layout_->groups[g];
+    if (group.full()) continue;
+    const int64_t first = std::min(kept, Reachable(group.mask, computed_, page_tokens_).first_page);
+    for (int64_t node = lead_node_; node < first; ++node) {
+      const int64_t at = node - lead_node_;
+      if (at >= static_cast<int64_t>(lead_pages_.size())) break;
+      for (int layer : group.layers) {
+        PageRef& page = lead_pages_[at][layer];
+        store_->branch_pages -= page ? 1 : 0;
+        page.Reset();
+      }
+    }
+  }
+  while (!lead_pages_.empty() &&
+         std::none_of(lead_pages_.front().begin(), lead_pages_.front().end(),
+                      [](const PageRef& page) { return static_cast<bool>(page); })) {
+    lead_pages_.pop_front();
+    ++lead_node_;
+  }
+  if (computed_ == lead_in_->end) FinishLeadIn();
+}
+
+// Windowed layers' pages before the last window are gone by now: all rows that are
+// left are exact.
+void BranchState::FinishLeadIn() {
+  NodeTree& tree = store_->tree;
+  for (; !lead_pages_.empty(); lead_pages_.pop_front(), ++lead_node_) {
+    std::vector<PageRef>& pages = lead_pages_.front();
+    store_->branch_pages -= std::count_if(
+        pages.begin(), pages.end(), [](const PageRef& page) { return static_cast<bool>(page); });
+    tree.Attach(tree.Ancestor(current_.node(), lead_node_), &pages, page_tokens_);
+  }
+  computed_ = lead_in_->end;
+  lead_in_.reset();
+  derived_ = false;
+  tables_.clear();
+  if (ReachIsWhole(current_.node(), computed_)) return;
+  // Somebody keeps fewer rows of one of the nodes, in groups that this run lacks.
+  tree.Drop(std::move(current_));
+  Resume(FindResumeNode(std::max<int64_t>(0, tokens() - 1), 0));
+}
+
+void BranchState::DropLeadIn() {
+  for (const std::vector<PageRef>& pages : lead_pages_) {
+    store_->branch_pages -= std::count_if(
+        pages.begin(), pages.end(), [](const PageRef& page) { return static_cast<bool>(page); });
+  }
+  lead_pages_.clear();
+  lead_in_.reset();
+  store_->tree.Drop(std::move(goal_));
+}
+
+}  // namespace tokend::kv

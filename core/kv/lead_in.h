@@ -1,0 +1,44 @@
+// What must be computed again where a windowed session's KV was dropped.
+#ifndef TOKEND_CORE_KV_LEAD_IN_H_
+#define TOKEND_CORE_KV_LEAD_IN_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/kv/layout.h"
+
+namespace tokend::kv {
+
+// KV that is still there, by group.
+struct Survivors {
+  // Full groups: positions before it, a multiple of page_tokens.
+  std::array<int64_t, kMaxGroups> full_until = {};
+  // Windowed groups, bit g: all positions of [WindowBegin(), end).
+  uint32_t windows = 0;
+};
+
+// A run over the tokens of [start, end) after which every layer has the KV that a
+// query at `end` or later can reach, exactly as a run from token 0 would leave it.
+// Keys and values of a layer depend on the layer below, that one's on what its own
+// window reaches, and so on; so going down from the top, each windowed layer needs
+//   store_begin[l] = attend_begin[l] - (window - 1),  attend_begin[l - 1] = store_begin[l].
+// Rows before attend_begin[l] would be wrong above layer l and end there (see
+// ops::LayerKv). Layers whose KV survives are read alone and widen nothing.
+struct LeadIn {
+  int64_t start = 0;  // 0: there is none that saves anything
+  int64_t end = 0;
+  std::vector<int64_t> store_begin;   // [layers]; `end`: stores nothing
+  std::vector<int64_t> attend_begin;  // [layers]
+};
+
+// First position, a multiple of page_tokens, whose KV some windowed layer wants
+// for queries at `end` or later, sinks aside.
+int64_t WindowBegin(const Layout& layout, int64_t end);
+
+// `end` is a multiple of page_tokens.
+LeadIn PlanLeadIn(const Layout& layout, int64_t end, const Survivors& survivors);
+
+}  // namespace tokend::kv
+
+#endif  // TOKEND_CORE_KV_LEAD_IN_H_
