@@ -244,7 +244,7 @@ void ForwardPass::BuildSpans() {
 void ForwardPass::ComputeLogits(int64_t rows) {
   const int64_t width = model_.plan().width;
   auto* logits = reinterpret_cast<float*>(logits_.data());
-  RunMatmuls(Phase::kLogits, kWidthInput, rows,
+  RunMatmuls(Phase::kLogits, kOutputInput, rows,
              Work({{&model_.output(), logits, model_.plan().vocabulary_size, false}}),
              [&](int64_t row, Worker* worker, MatmulInput* to) {
                PrepareNorm(x_ + row * width, model_.output_norm(), worker, to, row);
