@@ -225,7 +225,12 @@ absl::StatusOr<Claim> BranchState::Seal(int64_t end, int64_t computed) {
     node = size == page_tokens_ ? FindOrAdd(node, tokens) : tree.AddChild(node, tokens);
     AttachPrepared(node, std::min(end, computed_));
   }
-  return claim(node);
+  // After parking the version's window may lie behind the KV that is there: what it
+  // does not reach goes with the claim that does.
+  Claim attached = tree.Take(node, std::min(end, computed_), Claim::Kind::kStrong);
+  Claim sealed = claim(node);
+  tree.Drop(std::move(attached));
+  return sealed;
 }
 
 absl::StatusOr<VersionInfo> BranchState::Commit(WriterState* writer, const CommitRequest& request) {

@@ -47,10 +47,10 @@ absl::StatusOr<std::shared_ptr<Session>> StoreState::AddSession(absl::string_vie
                                                                 const SessionSpec& spec) {
   const SessionKey key = {std::string(principal), id.empty() ? RandomId(8) : std::string(id)};
   if (sessions.count(key) > 0) return SessionExists(id);
-  TOKEND_RETURN_IF_ERROR(Fault(FaultPoint::kAddSession));
   if (static_cast<int>(sessions.size()) >= options.max_sessions) {
     return SessionLimit(options.max_sessions);
   }
+  TOKEND_RETURN_IF_ERROR(Fault(FaultPoint::kAddSession));
   auto session = std::make_shared<Session>();
   session->principal = key.first;
   session->id = key.second;

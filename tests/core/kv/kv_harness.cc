@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/hash/hash.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
 
@@ -40,26 +40,34 @@ KvHarness::KvHarness(StoreOptions options)
     : options_(std::move(options)),
       backend_({.layers = options_.layers,
                 .page_tokens = options_.page_tokens,
-                .vocabulary_size = kVocabulary}) {
-  EXPECT_TRUE(backend_.AllocateArena(options_.pages).ok());
-  options_.hooks = &hooks_;
-  auto store = SessionStore::Create(options_, &backend_, &clock_, &observer_);
+                .vocabulary_size = kVocabulary}),
+      tags_(&backend_, options_.page_tokens, [this](base::PageId page) { backend_.Poison(page); }),
+      seen_(options_.pages) {
+  EXPECT_TRUE(tags_.AllocateArena(options_.pages).ok());
+  options_.hooks = &tags_;
+  auto store = SessionStore::Create(options_, &tags_, &clock_, &observer_);
   EXPECT_TRUE(store.ok()) << store.status();
   store_ = *std::move(store);
 }
 
 const testing::FakeReference& KvHarness::Reference(const RetentionPolicy& policy,
                                                    const Tokens& tokens) {
-  if (references_.size() > 20000) references_.clear();
-  const std::string name = absl::StrCat(static_cast<int>(policy.kind), ",", policy.sink_tokens, ",",
-                                        policy.window_tokens, ",", policy.full_layers);
-  const auto found = references_.find({name, tokens});
+  std::vector<uint64_t> keys = {absl::HashOf(static_cast<int>(policy.kind), policy.sink_tokens,
+                                             policy.window_tokens, policy.full_layers)};
+  for (const int32_t token : tokens) keys.push_back(absl::HashOf(keys.back(), token));
+  size_t known = tokens.size();
+  auto found = references_.find(keys[known]);
   if (found != references_.end()) return found->second;
+  if (references_.size() > 5000) references_.clear();
+  found = references_.end();
+  while (known > 0 && found == references_.end()) found = references_.find(keys[--known]);
   std::vector<ops::AttentionMask> masks;
   for (int layer = 0; layer < options_.layers; ++layer) masks.push_back(policy.Mask(layer));
-  testing::FakeReference reference(kVocabulary, masks);
-  reference.Append(tokens);
-  return references_.emplace(std::make_pair(name, tokens), std::move(reference)).first->second;
+  testing::FakeReference reference = found != references_.end()
+                                         ? found->second
+                                         : testing::FakeReference(kVocabulary, std::move(masks));
+  reference.Append(absl::MakeConstSpan(tokens).subspan(reference.size()));
+  return references_.emplace(keys.back(), std::move(reference)).first->second;
 }
 
 absl::Status KvHarness::Compute(Branch* branch, int chunk, int64_t end) {
@@ -79,9 +87,9 @@ absl::Status KvHarness::Compute(Branch* branch, int chunk, int64_t end) {
     const bool has_logits = at + last >= sequence.layers.back().attend_begin;
     TOKEND_ASSIGN_OR_RETURN(
         const ops::StepOutput output,
-        backend_.Forward({.tokens = tokens,
-                          .sequences = absl::MakeConstSpan(&sequence, 1),
-                          .logit_rows = absl::MakeConstSpan(&last, has_logits ? 1 : 0)}));
+        tags_.Forward({.tokens = tokens,
+                       .sequences = absl::MakeConstSpan(&sequence, 1),
+                       .logit_rows = absl::MakeConstSpan(&last, has_logits ? 1 : 0)}));
     if (has_logits && absl::MakeConstSpan(reference.Logits(at + count - 1)) != output.logits) {
       return absl::InternalError("logits differ from the reference");
     }
@@ -127,18 +135,40 @@ Tokens KvHarness::Read(absl::string_view id, std::optional<int64_t> version) {
   return slice.ok() ? slice->tokens : Tokens();
 }
 
-void KvHarness::Audit() {
-  EXPECT_THAT(audit().Check(), ::testing::IsEmpty());
-  EXPECT_THAT(backend_.problems(), ::testing::IsEmpty());
-  int wrong = 0;
-  for (const StoreAudit::ResidentPage& page : audit().ResidentPages()) {
-    const testing::FakeReference& reference = Reference(page.policy, page.tokens);
-    for (int row = 0; row < page.rows; ++row) {
-      const uint64_t want = reference.Kv(page.layer, page.first_position + row);
-      if (backend_.RowValue(page.page, row) != want) ++wrong;
+void KvHarness::Audit() { EXPECT_THAT(Broken(), ::testing::IsEmpty()); }
+
+std::vector<std::string> KvHarness::Broken() {
+  std::vector<std::string> broken = audit().Check();
+  for (const std::string& problem : backend_.problems()) broken.push_back(problem);
+  for (const std::string& problem : tags_.problems()) broken.push_back(problem);
+  for (Node* node : audit().ResidentNodes()) {
+    for (const PageRef& page : node->pages) {
+      if (!page) continue;
+      Seen& seen = seen_[static_cast<size_t>(page.id())];
+      const uint64_t checksum = backend_.PageChecksum(page.id(), node->rows);
+      if (seen.generation == tags_.generation(page.id()) && seen.rows == node->rows) {
+        if (checksum != seen.checksum) broken.push_back("a page of a node changed");
+        continue;
+      }
+      seen = {tags_.generation(page.id()), node->rows, checksum};
+      const auto layer = static_cast<int>(&page - node->pages.data());
+      if (!RowsAreRight(node, layer)) broken.push_back("rows of a node differ from the reference");
     }
   }
-  EXPECT_EQ(wrong, 0) << "rows of resident pages differ from the reference";
+  return broken;
+}
+
+bool KvHarness::RowsAreRight(Node* node, int layer) {
+  const int64_t begin = node->index * options_.page_tokens;
+  Tokens tokens;
+  audit().ReadTokens(node, begin + node->rows, &tokens);
+  const testing::FakeReference& reference = Reference(node->layout->policy, tokens);
+  for (int row = 0; row < node->rows; ++row) {
+    if (backend_.RowValue(node->pages[layer].id(), row) != reference.Kv(layer, begin + row)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 std::string Metadata(const absl::Status& status, absl::string_view key) {

@@ -5,15 +5,15 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "core/base/clock.h"
 #include "core/base/observer.h"
 #include "core/kv/session_store.h"
 #include "tests/core/kv/store_audit.h"
 #include "tests/support/fake_backend.h"
-#include "tests/support/page_freed_hook.h"
+#include "tests/support/shadow_tags.h"
 
 namespace tokend::kv {
 
@@ -61,7 +61,9 @@ class KvHarness {
   explicit KvHarness(StoreOptions options = SmallOptions());
 
   SessionStore& store() { return *store_; }
+  // For what it counts, and to make it fail. Steps go through tags().
   testing::FakeBackend& backend() { return backend_; }
+  testing::ShadowTags& tags() { return tags_; }
   base::ManualClock& clock() { return clock_; }
   CountingObserver& observer() { return observer_; }
   const StoreOptions& options() const { return options_; }
@@ -87,22 +89,38 @@ class KvHarness {
   // All tokens of the head (or the version).
   Tokens Read(absl::string_view id, std::optional<int64_t> version = std::nullopt);
 
-  // What FakeBackend must compute for these tokens under the policy.
+  // What FakeBackend must compute for these tokens, or more, under the policy. Good
+  // until the next call.
   const testing::FakeReference& Reference(const RetentionPolicy& policy, const Tokens& tokens);
 
   // Invariants, and the content of every resident page. Adds failures to the test.
   void Audit();
+  // What is broken; empty: nothing.
+  std::vector<std::string> Broken();
   StoreAudit audit() { return StoreAudit(store_.get()); }
 
  private:
+  bool RowsAreRight(Node* node, int layer);
+
   StoreOptions options_;
   testing::FakeBackend backend_;
-  testing::PageFreedHook hooks_{[this](base::PageId page) { backend_.Poison(page); }};
+  testing::ShadowTags tags_;
   base::ManualClock clock_;
   CountingObserver observer_;
   std::unique_ptr<SessionStore> store_;
   BranchStats last_stats_;
-  std::map<std::pair<std::string, Tokens>, testing::FakeReference> references_;
+
+  // A reference is kept for each token sequence that was asked for, found by a hash
+  // of the policy and the tokens.
+  absl::flat_hash_map<uint64_t, testing::FakeReference> references_;
+  // Pages of nodes whose rows were held against the reference, and what they hold
+  // since; by page.
+  struct Seen {
+    uint32_t generation = 0;
+    int rows = 0;
+    uint64_t checksum = 0;
+  };
+  std::vector<Seen> seen_;
 };
 
 // A value of an error's metadata; "absent" or "no reason" where there is none.

@@ -196,9 +196,10 @@ TEST_F(RecomputeTest, FullLayersThatSurviveAreNotWritten) {
   ASSERT_TRUE(harness.Turn("a", SomeTokens(120), 16).ok());
   const auto pages_of = [&] {
     std::vector<std::pair<base::PageId, uint64_t>> pages;
-    for (const StoreAudit::ResidentPage& page : harness.audit().ResidentPages()) {
-      if (page.layer != 0 || page.first_position >= 60) continue;
-      pages.push_back({page.page, harness.backend().PageChecksum(page.page, page.rows)});
+    for (const Node* node : harness.audit().ResidentNodes()) {
+      if (!node->pages[0] || node->index * harness.options().page_tokens >= 60) continue;
+      const base::PageId page = node->pages[0].id();
+      pages.push_back({page, harness.backend().PageChecksum(page, node->rows)});
     }
     return pages;
   };

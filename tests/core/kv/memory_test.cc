@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/kv/page_pool.h"
 #include "tests/core/kv/kv_harness.h"
+#include "tests/support/page_freed_hook.h"
 
 namespace tokend::kv {
 namespace {
@@ -160,8 +161,10 @@ TEST(PressureTest, AStemGoesAfterItsBranchesAndByItsOwnUse) {
     EXPECT_TRUE(branch->Prepare(4 * (8 - nodes)).ok());
     harness.Audit();
     std::set<Tokens> chains;
-    for (const StoreAudit::ResidentPage& page : harness.audit().ResidentPages()) {
-      chains.insert(page.tokens);
+    for (Node* node : harness.audit().ResidentNodes()) {
+      Tokens tokens;
+      harness.audit().ReadTokens(node, (node->index + 1) * 4, &tokens);
+      chains.insert(tokens);
     }
     return chains;
   };

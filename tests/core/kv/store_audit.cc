@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "core/kv/branch_state.h"
 
@@ -73,7 +74,10 @@ std::vector<const Claim*> StoreAudit::AllClaims() UNLOCKED {
 bool StoreAudit::Reaches(const Claim& claim, const Node* node, const LayerGroup& group) const {
   const Node* at = claim.node();
   while (at->index > node->index) at = at->parent;
-  if (at != node || node->is_root()) return false;
+  return at == node && !node->is_root() && InReach(claim, node, group);
+}
+
+bool StoreAudit::InReach(const Claim& claim, const Node* node, const LayerGroup& group) const {
   if (group.full()) return true;
   const int64_t page = state_->options.page_tokens;
   const ops::AttentionMask& mask = group.mask;
@@ -89,7 +93,7 @@ void StoreAudit::CheckCounts(const std::vector<Node*>& nodes) UNLOCKED {
     int refs = 0, children = 0;
     std::array<Node::Holds, kMaxGroups> windows = {};
   };
-  std::map<const Node*, Count> counts;
+  absl::flat_hash_map<const Node*, Count> counts;
   for (const Claim* claim : AllClaims()) {
     ++counts[claim->node()].refs;
     const bool strong = claim->kind() == Claim::Kind::kStrong;
@@ -97,7 +101,7 @@ void StoreAudit::CheckCounts(const std::vector<Node*>& nodes) UNLOCKED {
     if (claim->kind() == Claim::Kind::kTokens) continue;
     for (const Node* node = claim->node(); !node->is_root(); node = node->parent) {
       for (size_t g = 0; g < layout.groups.size(); ++g) {
-        if (layout.groups[g].full() || !Reaches(*claim, node, layout.groups[g])) continue;
+        if (layout.groups[g].full() || !InReach(*claim, node, layout.groups[g])) continue;
         Node::Holds& holds = counts[node].windows[g];
         ++(strong ? holds.strong : holds.weak);
       }
@@ -106,7 +110,7 @@ void StoreAudit::CheckCounts(const std::vector<Node*>& nodes) UNLOCKED {
   for (const Node* node : state_->tree.dropped_) ++counts[node].refs;
   for (auto at = nodes.rbegin(); at != nodes.rend(); ++at) {
     const Node* node = *at;
-    const Count& count = counts[node];
+    const Count count = counts[node];
     const std::string name = absl::StrCat("node ", node->index, ": ");
     if (node->refs != count.refs) {
       Broken(absl::StrCat(name, node->refs, " refs, not ", count.refs));
@@ -132,7 +136,7 @@ void StoreAudit::CheckLeases(const std::vector<Node*>& nodes) UNLOCKED {
     std::set<const Lease*> leases;
     int owners = 0, resident_children = 0;
   };
-  std::map<const Node*, Count> counts;
+  absl::flat_hash_map<const Node*, Count> counts;
   for (const Claim* claim : AllClaims()) {
     const Lease* lease = claim->lease();
     const bool leased =
@@ -197,43 +201,53 @@ void StoreAudit::CheckNode(const Node* node) UNLOCKED {
 }
 
 void StoreAudit::CheckPages(const std::vector<Node*>& nodes) UNLOCKED {
-  std::map<base::PageId, const Node*> holders;
+  struct Page {
+    bool held = false;
+    bool pinned = false;
+    bool busy = false;
+    int owners = 0;
+    size_t last_owner = 0;  // its number from 1 on
+  };
+  std::vector<Page> pages(state_->options.pages);
+  const auto at = [&](const PageRef& page) -> Page& {
+    return pages[static_cast<size_t>(page.id())];
+  };
   for (const Node* node : nodes) {
     for (const PageRef& page : node->pages) {
-      if (page && !holders.emplace(page.id(), node).second) Broken("a page in two places");
+      if (page && std::exchange(at(page).held, true)) Broken("a page in two places");
     }
   }
-  std::map<base::PageId, std::set<int>> owners_of;
-  std::set<base::PageId> pinned, busy;
   const std::vector<Owner> owners = Owners();
   for (size_t i = 0; i < owners.size(); ++i) {
-    std::set<base::PageId> owned(owners[i].pages.begin(), owners[i].pages.end());
-    for (base::PageId page : owners[i].pages) {
+    const auto own = [&](Page& page) {
+      if (std::exchange(page.last_owner, i + 1) != i + 1) ++page.owners;
+      page.pinned |= owners[i].pinned;
+      page.busy |= owners[i].busy || owners[i].pinned;
+    };
+    for (base::PageId id : owners[i].pages) {
+      Page& page = pages[static_cast<size_t>(id)];
       // A page that a branch still writes is nobody else's.
-      if (!holders.emplace(page, nullptr).second) Broken("a writable page in two places");
+      if (std::exchange(page.held, true)) Broken("a writable page in two places");
+      own(page);
     }
     for (const Claim* claim : owners[i].claims) {
       for (const Node* node = claim->node(); !node->is_root(); node = node->parent) {
         for (int layer = 0; layer < node->layout->layers && !node->pages.empty(); ++layer) {
           const LayerGroup& group = node->layout->groups[node->layout->group_of_layer[layer]];
-          if (node->pages[layer] && Reaches(*claim, node, group)) {
-            owned.insert(node->pages[layer].id());
-          }
+          if (node->pages[layer] && InReach(*claim, node, group)) own(at(node->pages[layer]));
         }
       }
     }
-    for (base::PageId page : owned) owners_of[page].insert(static_cast<int>(i));
-    if (owners[i].pinned) pinned.insert(owned.begin(), owned.end());
-    if (owners[i].busy || owners[i].pinned) busy.insert(owned.begin(), owned.end());
   }
   PageCounts want = {.total = state_->options.pages};
-  want.free = want.total - static_cast<int64_t>(holders.size());
-  for (const auto& [page, node] : holders) {
-    const size_t count = owners_of[page].size();
-    ++(pinned.count(page) > 0 ? want.pinned
-       : count > 1            ? want.shared
-       : count == 1           ? want.private_pages
-                              : want.cached);
+  int64_t busy = 0;
+  for (const Page& page : pages) {
+    if (page.busy) ++busy;
+    ++(!page.held         ? want.free
+       : page.pinned      ? want.pinned
+       : page.owners > 1  ? want.shared
+       : page.owners == 1 ? want.private_pages
+                          : want.cached);
   }
   const PageCounts counts = state_->CountPages();
   if (counts.free + counts.cached + counts.private_pages + counts.shared + counts.pinned +
@@ -249,8 +263,8 @@ void StoreAudit::CheckPages(const std::vector<Node*>& nodes) UNLOCKED {
     Broken(absl::StrCat(text(counts), ", not ", text(want)));
   }
   const int64_t obtainable = state_->Obtainable();
-  if (obtainable != want.total - static_cast<int64_t>(busy.size())) {
-    Broken(absl::StrCat(obtainable, " obtainable, not ", want.total - busy.size()));
+  if (obtainable != want.total - busy) {
+    Broken(absl::StrCat(obtainable, " obtainable, not ", want.total - busy));
   }
 }
 
@@ -258,15 +272,22 @@ void StoreAudit::CheckLoose(const std::vector<Node*>& nodes) UNLOCKED {
   NodeTree& tree = state_->tree;
   std::set<const Node*> cached, kept;
   int64_t pages = 0;
+  absl::flat_hash_map<const Node*, uint32_t> owned;  // bit g: in group g
+  for (const Claim* claim : AllClaims()) {
+    if (claim->kind() != Claim::Kind::kStrong) continue;
+    const std::vector<LayerGroup>& groups = claim->node()->layout->groups;
+    for (const Node* node = claim->node(); !node->is_root(); node = node->parent) {
+      for (size_t g = 0; g < groups.size(); ++g) {
+        if (InReach(*claim, node, groups[g])) owned[node] |= 1u << g;
+      }
+    }
+  }
   for (const Node* node : nodes) {
     int64_t loose = 0;
     for (size_t g = 0; g < node->layout->groups.size(); ++g) {
       const LayerGroup& group = node->layout->groups[g];
       if ((node->resident >> g & 1) == 0) continue;
-      bool needed = false;
-      for (const Claim* claim : AllClaims()) {
-        needed |= claim->kind() == Claim::Kind::kStrong && Reaches(*claim, node, group);
-      }
+      bool needed = (owned[node] >> g & 1) != 0;
       for (const Node* child = node->first_child; group.full() && child != nullptr;
            child = child->next_sibling) {
         needed |= child->has_full_kv();
@@ -295,13 +316,11 @@ void StoreAudit::CheckLoose(const std::vector<Node*>& nodes) UNLOCKED {
 
 void StoreAudit::CheckIndex(const std::vector<Node*>& nodes) UNLOCKED {
   size_t full = 0;
-  std::set<std::pair<const Node*, std::vector<int32_t>>> seen;
   for (const Node* node : nodes) {
     if (node->is_root() || !node->full()) continue;
     ++full;
-    const std::vector<int32_t> tokens(node->tokens.begin(), node->tokens.end());
-    if (!seen.emplace(node->parent, tokens).second) Broken("two nodes for the same tokens");
-    if (state_->tree.FindChild(node->parent, tokens) != node) Broken("a node is not indexed");
+    // Of two nodes for the same tokens it would find one.
+    if (state_->tree.FindChild(node->parent, node->tokens) != node) Broken("a node is not indexed");
   }
   if (full != state_->tree.index_.size()) Broken("the index holds nodes that are gone");
 }
@@ -346,23 +365,16 @@ std::vector<std::string> StoreAudit::Check() UNLOCKED {
   return broken_;
 }
 
-std::vector<StoreAudit::ResidentPage> StoreAudit::ResidentPages() UNLOCKED {
-  std::vector<ResidentPage> pages;
-  for (Node* node : AllNodes()) {
-    if (node->resident == 0) continue;
-    ResidentPage page = {.policy = node->layout->policy,
-                         .first_position = node->index * state_->options.page_tokens,
-                         .rows = node->rows};
-    const int64_t end = page.first_position + static_cast<int64_t>(node->tokens.size());
-    state_->tree.ReadTokens(node, 0, end, &page.tokens);
-    for (int layer = 0; layer < node->layout->layers; ++layer) {
-      if (!node->pages[layer]) continue;
-      page.layer = layer;
-      page.page = node->pages[layer].id();
-      pages.push_back(page);
-    }
-  }
-  return pages;
+std::vector<Node*> StoreAudit::ResidentNodes() UNLOCKED {
+  std::vector<Node*> nodes = AllNodes();
+  nodes.erase(std::remove_if(nodes.begin(), nodes.end(),
+                             [](const Node* node) { return node->resident == 0; }),
+              nodes.end());
+  return nodes;
+}
+
+void StoreAudit::ReadTokens(Node* node, int64_t end, std::vector<int32_t>* out) UNLOCKED {
+  state_->tree.ReadTokens(node, 0, end, out);
 }
 
 int64_t StoreAudit::nodes() UNLOCKED { return state_->tree.node_count(); }

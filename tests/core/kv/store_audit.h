@@ -21,16 +21,10 @@ class StoreAudit {
   // What is broken; empty: nothing.
   std::vector<std::string> Check();
 
-  // A page whose KV the store would reuse.
-  struct ResidentPage {
-    RetentionPolicy policy;
-    std::vector<int32_t> tokens;  // from position 0 to the end of the page's node
-    int64_t first_position = 0;
-    int layer = 0;
-    base::PageId page = base::PageId::kNone;
-    int rows = 0;
-  };
-  std::vector<ResidentPage> ResidentPages();
+  // The nodes whose KV the store would reuse, and the tokens up to `end` on the
+  // way to one.
+  std::vector<Node*> ResidentNodes();
+  void ReadTokens(Node* node, int64_t end, std::vector<int32_t>* out);
 
   int64_t nodes();
   int64_t touched();  // NodeTree::touched
@@ -50,6 +44,8 @@ class StoreAudit {
   std::vector<Owner> Owners();
   std::vector<const Claim*> AllClaims();
   bool Reaches(const Claim& claim, const Node* node, const LayerGroup& group) const;
+  // The same for a node on the way from the claim's to the root.
+  bool InReach(const Claim& claim, const Node* node, const LayerGroup& group) const;
   void CheckCounts(const std::vector<Node*>& nodes);
   void CheckNode(const Node* node);
   void CheckPages(const std::vector<Node*>& nodes);

@@ -206,7 +206,7 @@ TEST(WindowTest, AStreamOfManyTurnsCostsTheSameEachTurn) {
       Tokens tokens;
       branch->ReadTokens(at, at + 4, &tokens);
       const ops::StepSequence sequence = {.rows = 4, .position = at, .layers = branch->layers()};
-      ASSERT_TRUE(harness.backend()
+      ASSERT_TRUE(harness.tags()
                       .Forward({.tokens = tokens, .sequences = absl::MakeConstSpan(&sequence, 1)})
                       .ok());
       branch->Advance(4);
