@@ -39,46 +39,63 @@ void RefuseServerFields(const v1::Session& in, FieldErrors* errors) {
   }
 }
 
+void TakeWindow(const v1::SlidingWindow& window, absl::string_view path,
+                const RetentionLimits& limits, kv::RetentionPolicy* out, FieldErrors* errors) {
+  const bool sinks = CheckRange<int64_t>(absl::StrCat(path, ".sink_tokens"), window.sink_tokens(),
+                                         0, limits.context_tokens - 1, errors);
+  const int64_t most = limits.context_tokens - (sinks ? window.sink_tokens() : 0);
+  CheckRange<int64_t>(absl::StrCat(path, ".window_tokens"), window.window_tokens(), 1, most,
+                      errors);
+  out->sink_tokens = window.sink_tokens();
+  out->window_tokens = window.window_tokens();
+}
+
+v1::SlidingWindow WindowToProto(const kv::RetentionPolicy& policy) {
+  v1::SlidingWindow out;
+  out.set_sink_tokens(static_cast<int32_t>(policy.sink_tokens));
+  out.set_window_tokens(static_cast<int32_t>(policy.window_tokens));
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<kv::RetentionPolicy> ConvertRetention(const v1::RetentionPolicy& in,
                                                      absl::string_view path,
-                                                     int64_t context_tokens) {
+                                                     const RetentionLimits& limits) {
   kv::RetentionPolicy out;
+  FieldErrors errors;
   switch (in.policy_case()) {
     case v1::RetentionPolicy::kFull:
       return out;
     case v1::RetentionPolicy::kSlidingWindow:
+      out.kind = kv::RetentionPolicy::Kind::kSlidingWindow;
+      TakeWindow(in.sliding_window(), absl::StrCat(path, ".sliding_window"), limits, &out, &errors);
       break;
     case v1::RetentionPolicy::kLayered:
-      return base::FeatureUnavailable("layered",
-                                      absl::StrCat(path, ".layered: not on this server"));
+      out.kind = kv::RetentionPolicy::Kind::kLayered;
+      out.full_layers = in.layered().full_layers();
+      CheckRange<int32_t>(absl::StrCat(path, ".layered.full_layers"), out.full_layers, 1,
+                          limits.layers - 1, &errors);
+      TakeWindow(in.layered().window(), absl::StrCat(path, ".layered.window"), limits, &out,
+                 &errors);
+      break;
     case v1::RetentionPolicy::kHeavyHitters:
       return base::FeatureUnavailable("heavy_hitters",
                                       absl::StrCat(path, ".heavy_hitters: not on this server"));
     case v1::RetentionPolicy::POLICY_NOT_SET:
       return base::InvalidField(path, "a policy is required");
   }
-  const v1::SlidingWindow& window = in.sliding_window();
-  FieldErrors errors;
-  const bool sinks = CheckRange<int64_t>(absl::StrCat(path, ".sliding_window.sink_tokens"),
-                                         window.sink_tokens(), 0, context_tokens - 1, &errors);
-  CheckRange<int64_t>(absl::StrCat(path, ".sliding_window.window_tokens"), window.window_tokens(),
-                      1, sinks ? context_tokens - window.sink_tokens() : context_tokens, &errors);
   TOKEND_RETURN_IF_ERROR(errors.status());
-  out.kind = kv::RetentionPolicy::Kind::kSlidingWindow;
-  out.sink_tokens = window.sink_tokens();
-  out.window_tokens = window.window_tokens();
   return out;
 }
 
 absl::StatusOr<kv::SessionSpec> ConvertSessionSpec(const v1::Session& in,
                                                    const kv::SessionSpec& defaults,
-                                                   int64_t context_tokens) {
+                                                   const RetentionLimits& limits) {
   kv::SessionSpec out = defaults;
   if (in.has_retention()) {
     TOKEND_ASSIGN_OR_RETURN(out.retention,
-                            ConvertRetention(in.retention(), "session.retention", context_tokens));
+                            ConvertRetention(in.retention(), "session.retention", limits));
   }
   FieldErrors errors;
   RefuseServerFields(in, &errors);
@@ -101,11 +118,17 @@ absl::StatusOr<kv::SessionSpec> ConvertSessionSpec(const v1::Session& in,
 
 v1::RetentionPolicy ToProto(const kv::RetentionPolicy& policy) {
   v1::RetentionPolicy out;
-  if (policy.kind == kv::RetentionPolicy::Kind::kFull) {
-    out.mutable_full();
-  } else {
-    out.mutable_sliding_window()->set_sink_tokens(static_cast<int32_t>(policy.sink_tokens));
-    out.mutable_sliding_window()->set_window_tokens(static_cast<int32_t>(policy.window_tokens));
+  switch (policy.kind) {
+    case kv::RetentionPolicy::Kind::kFull:
+      out.mutable_full();
+      break;
+    case kv::RetentionPolicy::Kind::kSlidingWindow:
+      *out.mutable_sliding_window() = WindowToProto(policy);
+      break;
+    case kv::RetentionPolicy::Kind::kLayered:
+      out.mutable_layered()->set_full_layers(policy.full_layers);
+      *out.mutable_layered()->mutable_window() = WindowToProto(policy);
+      break;
   }
   return out;
 }

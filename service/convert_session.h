@@ -11,16 +11,22 @@
 
 namespace tokend::service {
 
+// Of the model.
+struct RetentionLimits {
+  int64_t context_tokens = 0;
+  int32_t layers = 0;
+};
+
 // `path` names the field in errors: INVALID_ARGUMENT, or FEATURE_UNAVAILABLE for
 // a policy that this build lacks.
 absl::StatusOr<kv::RetentionPolicy> ConvertRetention(const v1::RetentionPolicy& in,
                                                      absl::string_view path,
-                                                     int64_t context_tokens);
+                                                     const RetentionLimits& limits);
 
 // What CreateSession's session says, on top of the server's defaults.
 absl::StatusOr<kv::SessionSpec> ConvertSessionSpec(const v1::Session& in,
                                                    const kv::SessionSpec& defaults,
-                                                   int64_t context_tokens);
+                                                   const RetentionLimits& limits);
 
 v1::RetentionPolicy ToProto(const kv::RetentionPolicy& policy);
 v1::Session ToProto(const kv::SessionInfo& info);

@@ -15,6 +15,7 @@ namespace tokend::service {
 // What the model and the settings say about a turn.
 struct TurnRules {
   int64_t context_tokens = 0;
+  int32_t layers = 0;
   int32_t vocabulary_size = 0;
   ops::SamplingParams default_sampling;
   kv::SessionSpec default_session;  // of a session made by allow_missing

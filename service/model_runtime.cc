@@ -23,15 +23,17 @@ absl::Status CheckNotCancelled(const ModelRuntime::Inputs& inputs) {
   return absl::CancelledError("told to stop while loading");
 }
 
-// The context is known only now.
-absl::Status CheckDefaultRetention(const kv::RetentionPolicy& policy, int64_t context_tokens) {
-  if (policy.kind == kv::RetentionPolicy::Kind::kFull ||
-      policy.sink_tokens + policy.window_tokens <= context_tokens) {
-    return absl::OkStatus();
+// The model is known only now.
+absl::Status CheckDefaultRetention(const kv::RetentionPolicy& policy, const ops::ModelPlan& plan) {
+  const auto layers = static_cast<int32_t>(plan.layers.size());
+  if (policy.full_layers >= layers) {
+    return BadSetting("default_retention",
+                      absl::StrCat("full_layers must be less than the model's layers, ", layers));
   }
-  return BadSetting(
-      "default_retention",
-      absl::StrCat("sink_tokens and window_tokens are more than the context, ", context_tokens));
+  if (policy.sink_tokens + policy.window_tokens <= plan.context_tokens) return absl::OkStatus();
+  return BadSetting("default_retention",
+                    absl::StrCat("sink_tokens and window_tokens are more than the context, ",
+                                 plan.context_tokens));
 }
 
 absl::Status Step(ops::Backend* backend, absl::Span<const int32_t> tokens, int64_t position,
@@ -78,7 +80,7 @@ absl::StatusOr<std::unique_ptr<ModelRuntime>> ModelRuntime::Load(const Inputs& i
   const Settings& settings = *inputs.settings;
   const ops::ModelPlan& plan = inputs.model->plan();
   std::unique_ptr<ModelRuntime> out(new ModelRuntime());
-  TOKEND_RETURN_IF_ERROR(CheckDefaultRetention(settings.default_retention, plan.context_tokens));
+  TOKEND_RETURN_IF_ERROR(CheckDefaultRetention(settings.default_retention, plan));
   inputs.progress("tokenizer", 0);
   TOKEND_RETURN_IF_ERROR(out->LoadTokenizer(inputs));
   TOKEND_RETURN_IF_ERROR(CheckNotCancelled(inputs));
@@ -183,6 +185,7 @@ absl::Status ModelRuntime::MakeEngine(const Inputs& inputs, const std::string& f
   serving_.store = store_.get();
   serving_.tokenizer = tokenizer_.get();
   serving_.rules.context_tokens = plan.context_tokens;
+  serving_.rules.layers = static_cast<int32_t>(plan.layers.size());
   serving_.rules.vocabulary_size = static_cast<int32_t>(plan.vocabulary_size);
   serving_.rules.default_sampling = inputs.model->facts().default_sampling;
   serving_.rules.default_session.retention = settings.default_retention;

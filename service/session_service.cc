@@ -61,9 +61,9 @@ absl::Status Create(const Caller& caller, const v1::CreateSessionRequest& reques
   CheckNewId(request.session_id(), &errors);
   TOKEND_RETURN_IF_ERROR(errors.status());
   const TurnRules& rules = caller.serving->rules;
-  TOKEND_ASSIGN_OR_RETURN(
-      const kv::SessionSpec spec,
-      ConvertSessionSpec(request.session(), rules.default_session, rules.context_tokens));
+  TOKEND_ASSIGN_OR_RETURN(const kv::SessionSpec spec,
+                          ConvertSessionSpec(request.session(), rules.default_session,
+                                             {rules.context_tokens, rules.layers}));
   TOKEND_ASSIGN_OR_RETURN(
       const kv::SessionInfo info,
       caller.serving->store->CreateSession(caller.principal, request.session_id(), spec));

@@ -139,9 +139,9 @@ absl::Status ResolveSessions(const v1::ServerConfig& config, Settings* out) {
   TOKEND_TAKE(max_versions, 1, 65536, out->max_versions);
   out->share_prefixes = config.share_prefixes();
   if (config.has_default_retention()) {
-    // The context is not known yet; the store checks the rest when it is.
+    // The model is not known yet; what it allows is checked when it is.
     const auto policy =
-        ConvertRetention(config.default_retention(), "default_retention", INT32_MAX);
+        ConvertRetention(config.default_retention(), "default_retention", {INT32_MAX, INT32_MAX});
     if (!policy.ok()) {
       return absl::InvalidArgumentError(policy.status().message());
     }

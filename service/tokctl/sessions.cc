@@ -22,6 +22,7 @@ struct SessionOptions {
   std::optional<int64_t> end_position;
   std::optional<int32_t> sinks;
   std::optional<int32_t> window;
+  std::optional<int32_t> full_layers;
   std::optional<double> idle_ttl_seconds;
   std::optional<int64_t> history_tokens;
   bool pinned = false;
@@ -47,15 +48,19 @@ std::string VersionName(const std::string& id, int64_t version) {
   return absl::StrCat("sessions/", id, "/versions/", version);
 }
 
+std::string WindowText(const v1::SlidingWindow& window) {
+  return absl::StrCat("window ", window.window_tokens(), ", sinks ", window.sink_tokens());
+}
+
 std::string RetentionText(const v1::RetentionPolicy& retention) {
   switch (retention.policy_case()) {
     case v1::RetentionPolicy::kFull:
       return "full";
     case v1::RetentionPolicy::kSlidingWindow:
-      return absl::StrCat("window ", retention.sliding_window().window_tokens(), ", sinks ",
-                          retention.sliding_window().sink_tokens());
+      return WindowText(retention.sliding_window());
     case v1::RetentionPolicy::kLayered:
-      return absl::StrCat("layered, ", retention.layered().full_layers(), " full");
+      return absl::StrCat(retention.layered().full_layers(), " full layers, then ",
+                          WindowText(retention.layered().window()));
     case v1::RetentionPolicy::kHeavyHitters:
       return "heavy hitters";
     case v1::RetentionPolicy::POLICY_NOT_SET:
@@ -102,7 +107,10 @@ int Create(const Globals& globals, Client* client, const SessionOptions& options
   request.set_session_id(options.id);
   v1::Session* session = request.mutable_session();
   if (options.window) {
-    v1::SlidingWindow* window = session->mutable_retention()->mutable_sliding_window();
+    v1::RetentionPolicy* retention = session->mutable_retention();
+    v1::SlidingWindow* window = options.full_layers ? retention->mutable_layered()->mutable_window()
+                                                    : retention->mutable_sliding_window();
+    if (options.full_layers) retention->mutable_layered()->set_full_layers(*options.full_layers);
     window->set_window_tokens(*options.window);
     window->set_sink_tokens(options.sinks.value_or(0));
   }
@@ -265,6 +273,8 @@ void AddSessions(CLI::App* app, const Globals* globals, Action* action) {
       ->check(CheckUtf8);
   auto* window = create->add_option("--window", o->window, "Keep so many newest tokens' KV");
   create->add_option("--sinks", o->sinks, "And so many oldest")->needs(window);
+  create->add_option("--full-layers", o->full_layers, "But all in the first so many layers")
+      ->needs(window);
   create->add_option("--idle-ttl", o->idle_ttl_seconds, "Delete after so many idle seconds");
   create->add_option("--history-tokens", o->history_tokens, "Newest tokens to remember; 0: all");
   create->add_flag("--pinned", o->pinned, "Keep its KV under memory pressure");

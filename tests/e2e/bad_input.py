@@ -142,11 +142,22 @@ def session_cases(limits):
         policy.sink_tokens, policy.window_tokens = sinks, tokens
         return "CreateSession", request, f"session.retention.sliding_window.{field}"
 
+    def layered(full, sinks, tokens, field):
+        request = s.CreateSessionRequest()
+        policy = request.session.retention.layered
+        policy.full_layers = full
+        policy.window.sink_tokens, policy.window.window_tokens = sinks, tokens
+        return "CreateSession", request, f"session.retention.layered.{field}"
+
     for value in (-1, context, MAX32, -MAX32 - 1):
         yield window(value, 16, "sink_tokens")
+        yield layered(1, value, 16, "window.sink_tokens")
     for value in (0, -1, context + 1, MAX32, -MAX32 - 1):
         yield window(0, value, "window_tokens")
+        yield layered(1, 0, value, "window.window_tokens")
     yield window(16, context - 15, "window_tokens")
+    for value in (0, -1, limits.layers, MAX32, -MAX32 - 1):
+        yield layered(value, 0, 16, "full_layers")
     for seconds in (0, -1, MAX64, -MAX64 - 1, 10**10):
         yield create("session.idle_ttl", "session.idle_ttl.seconds", seconds)
     for nanos in (-1, 999_999_999, 10**9, MAX32, -MAX32 - 1):
@@ -208,8 +219,7 @@ ELSEWHERE = {
     "GenerateRequest.turn.scheduling.time_budget.seconds",  # FEATURE_UNAVAILABLE
     "GenerateRequest.turn.scheduling.time_budget.nanos",
     "StreamRequest.resume.from_index",  # FEATURE_UNAVAILABLE
-    "CreateSessionRequest.session.retention.layered",  # FEATURE_UNAVAILABLE
-    "CreateSessionRequest.session.retention.heavy_hitters",
+    "CreateSessionRequest.session.retention.heavy_hitters",  # FEATURE_UNAVAILABLE
     "StopGenerationRequest.keep_output_tokens",  # by its own test
 }
 

@@ -20,7 +20,7 @@ class BadInputTest(DaemonTest):
         super().setUpClass()
         model = cls.daemon.model().model
         cls.limits = bad_input.Limits(vocabulary=model.vocabulary_size,
-                                      context=model.context_length)
+                                      context=model.context_length, layers=model.layer_count)
         cls.stubs.sessions.CreateSession(s.CreateSessionRequest(session_id="a"))
 
     def tearDown(self):
@@ -111,13 +111,11 @@ class BadInputTest(DaemonTest):
         resume = g.StreamRequest(resume=g.ResumePoint(request_id="x", from_index=-1))
         self.assert_fails(FAILED, "FEATURE_UNAVAILABLE",
                           lambda: collect(self.stubs.generation.Stream(resume)))
-        for policy in ("layered", "heavy_hitters"):
-            request = s.CreateSessionRequest()
-            getattr(request.session.retention, policy).SetInParent()
-            error = self.assert_fails(FAILED, "FEATURE_UNAVAILABLE",
-                                      lambda request=request: self.stubs.sessions.CreateSession(
-                                          request))
-            self.assertEqual(error.metadata["feature"], policy)
+        request = s.CreateSessionRequest()
+        request.session.retention.heavy_hitters.SetInParent()
+        error = self.assert_fails(FAILED, "FEATURE_UNAVAILABLE",
+                                  lambda: self.stubs.sessions.CreateSession(request))
+        self.assertEqual(error.metadata["feature"], "heavy_hitters")
 
     def test_many_violations_stay_small(self):
         turn = prompt_turn(request_id="x" * 100000, input_overflow=9)
@@ -196,7 +194,7 @@ class UnknownFieldTest(DaemonTest):
 
 class CoverageTest(unittest.TestCase):
     def test_every_numeric_field_has_bad_values(self):
-        limits = bad_input.Limits(vocabulary=384, context=512)
+        limits = bad_input.Limits(vocabulary=384, context=512, layers=2)
         covered = set()
         for _, turn, _ in bad_input.turn_cases(limits):
             covered.update(bad_input.set_paths(turn, "GenerateRequest.turn"))

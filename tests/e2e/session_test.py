@@ -219,6 +219,21 @@ class VersionTest(Sessions):
         self.assertGreater(answer.finished.usage.evicted_tokens, 0)
 
 
+    def test_full_layers_remember_what_windowed_ones_forget(self):
+        request = s.CreateSessionRequest(session_id="deep")
+        request.session.retention.layered.full_layers = 1
+        request.session.retention.layered.window.window_tokens = 32
+        self.stubs.sessions.CreateSession(request)
+        first = [self.say("sessions/deep", f" frame {i}", tokens=8).token_ids for i in range(12)]
+        # An edit far behind the window: what is gone is computed again, alike.
+        head = self.session("sessions/deep")
+        self.rollback("sessions/deep/versions/2")
+        again = [self.say("sessions/deep", f" frame {i}", tokens=8).token_ids
+                 for i in range(2, 12)]
+        self.assertEqual(again, first[2:])
+        self.assertEqual(self.session("sessions/deep").tokens, head.tokens)
+
+
 class BusySessionTest(Sessions):
     """SmolLM2: a turn that still runs while others come."""
 

@@ -130,11 +130,25 @@ TEST_F(Sessions, CreateChecksEveryField) {
   }
   session = {};
   session.mutable_retention()->mutable_layered()->set_full_layers(1);
-  EXPECT_EQ(Create("x", session).reason, "FEATURE_UNAVAILABLE");
-  EXPECT_EQ(Create("x", session).metadata.at("feature"), "layered");
+  expect_bad(session, "session.retention.layered.window.window_tokens");
+  session.mutable_retention()->mutable_layered()->mutable_window()->set_window_tokens(9);
+  for (const int layers : {-1, 0, 3}) {
+    session.mutable_retention()->mutable_layered()->set_full_layers(layers);
+    expect_bad(session, "session.retention.layered.full_layers");
+  }
   session.mutable_retention()->mutable_heavy_hitters();
   EXPECT_EQ(Create("x", session).metadata.at("feature"), "heavy_hitters");
   EXPECT_EQ(Get("sessions/x").code, grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(Sessions, LayeredRetentionIsToldAsItWasGiven) {
+  v1::Session session;
+  v1::LayeredWindow* layered = session.mutable_retention()->mutable_layered();
+  layered->set_full_layers(2);
+  layered->mutable_window()->set_window_tokens(9);
+  layered->mutable_window()->set_sink_tokens(4);
+  ASSERT_EQ(Create("x", session).code, grpc::StatusCode::OK);
+  EXPECT_EQ(created_.session().retention().DebugString(), session.retention().DebugString());
 }
 
 TEST_F(Sessions, ALimitOfSessions) {

@@ -81,6 +81,7 @@ void TestServer::MakeEngine(const TestServerOptions& options) {
   serving_.store = store_.get();
   serving_.tokenizer = &TinyTokenizer();
   serving_.rules.context_tokens = options.engine.context_tokens;
+  serving_.rules.layers = store.layers;
   serving_.rules.vocabulary_size = kVocabulary;
   serving_.rules.default_session.retention = options.default_retention;
   engine_->Start([] {}, [](const absl::Status&) {});

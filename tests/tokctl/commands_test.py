@@ -139,6 +139,9 @@ class CommandTest(DaemonTest):
         shown = self.ctl("sessions", "show", "camera").out
         self.assertRegex(shown, r"(?m)^retention +window 256, sinks 4$")
         self.refused("SESSION_EXISTS", "sessions", "create", "camera")
+        self.ctl("sessions", "create", "deep", "--full-layers", "1", "--window", "64")
+        shown = self.ctl("sessions", "show", "deep").out
+        self.assertRegex(shown, r"(?m)^retention +1 full layers, then window 64, sinks 0$")
         named = self.json("sessions", "create")[0]["session"]["name"]
         self.assertRegex(named, r"^sessions/[0-9a-f]+$")
 
