@@ -11,8 +11,8 @@
 
 namespace tokend::service {
 
-// The principal of callers without a token; no configured name is empty.
-inline constexpr absl::string_view kAnonymous = "";
+// The principal of callers without a token; no configured one has this name.
+inline constexpr absl::string_view kAnonymous = "anonymous";
 
 // Tells callers apart by "authorization: Bearer TOKEN". Only the tokens' SHA-256
 // is known here. Immutable and thread-safe.

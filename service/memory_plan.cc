@@ -52,6 +52,14 @@ absl::StatusOr<int64_t> PlanPages(const MemoryPlanInputs& inputs) {
   return pages;
 }
 
+absl::Status CheckQuotas(const std::vector<PrincipalSettings>& principals, int64_t pages) {
+  int64_t sum = 0;
+  for (const PrincipalSettings& principal : principals) sum += principal.quota_pages.value_or(0);
+  if (sum <= pages) return absl::OkStatus();
+  return BadSetting("principals", absl::StrCat("the quotas are together ", sum,
+                                               " pages; the KV cache has ", pages));
+}
+
 absl::Status CheckWeightsFit(int64_t weight_bytes, int64_t available_bytes) {
   if (available_bytes < 0 || weight_bytes < available_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("the weights need ", MiB(weight_bytes), " and ",

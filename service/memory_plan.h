@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "service/settings.h"
 
 namespace tokend::service {
 
@@ -26,6 +28,9 @@ struct MemoryPlanInputs {
 // INVALID_ARGUMENT (kv_budget_bytes): the budget does not hold one short turn.
 // RESOURCE_EXHAUSTED: the memory is not there.
 absl::StatusOr<int64_t> PlanPages(const MemoryPlanInputs& inputs);
+
+// INVALID_ARGUMENT (principals): the quotas are together more than the pool.
+absl::Status CheckQuotas(const std::vector<PrincipalSettings>& principals, int64_t pages);
 
 // RESOURCE_EXHAUSTED if weights of this size cannot be held.
 absl::Status CheckWeightsFit(int64_t weight_bytes, int64_t available_bytes);

@@ -145,6 +145,7 @@ absl::Status ModelRuntime::LoadBackend(const Inputs& inputs) {
   memory.max_running = settings.max_running;
   memory.kv_budget_bytes = settings.kv_budget_bytes;
   TOKEND_ASSIGN_OR_RETURN(pages_, PlanPages(memory));
+  TOKEND_RETURN_IF_ERROR(CheckQuotas(settings.principals, pages_));
   TOKEND_RETURN_IF_ERROR(backend_->AllocateArena(pages_));
   backend_info_ = backend_->info();
   return absl::OkStatus();
@@ -165,6 +166,9 @@ absl::Status ModelRuntime::MakeEngine(const Inputs& inputs, const std::string& f
   store.max_sessions = settings.max_sessions;
   store.max_versions = settings.max_versions;
   store.default_idle_ttl = settings.default_idle_ttl;
+  for (const PrincipalSettings& principal : settings.principals) {
+    if (principal.quota_pages) store.quota_pages[principal.name] = *principal.quota_pages;
+  }
   TOKEND_ASSIGN_OR_RETURN(
       store_, kv::SessionStore::Create(store, backend_.get(), inputs.clock, inputs.observer));
   engine::EngineOptions engine;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/cpu/thread_pool.h"
+#include "service/auth.h"
 #include "service/convert_session.h"
 #include "service/errors.h"
 #include "service/limits.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr char kDefaultListen[] = "127.0.0.1:50551";
 constexpr char kDefaultMetricsListen[] = "127.0.0.1:9551";
+constexpr int64_t kMaxPages = INT32_MAX;
 constexpr int64_t kHourMs = 3600 * 1000;
 
 template <typename T>
@@ -173,10 +175,16 @@ absl::Status ResolvePrincipals(const v1::ServerConfig& config, Settings* out) {
     if (!names.insert(in.name()).second || !tokens.insert(hash).second) {
       return BadSetting(path, "its name or token is that of another principal");
     }
-    if (in.has_quota_pages()) {
-      return BadSetting(absl::StrCat(path, ".quota_pages"), "this build has no quotas");
+    if (in.name() == kAnonymous) {
+      return BadSetting(absl::StrCat(path, ".name"), "is that of callers without a token");
     }
-    out->principals.push_back({in.name(), hash});
+    std::optional<int64_t> quota;
+    if (in.has_quota_pages()) {
+      TOKEND_RETURN_IF_ERROR(
+          InRange<int64_t>(absl::StrCat(path, ".quota_pages"), in.quota_pages(), 0, kMaxPages));
+      quota = in.quota_pages();
+    }
+    out->principals.push_back({in.name(), hash, quota});
   }
   if (config.allow_anonymous() && out->principals.empty()) {
     return BadSetting("allow_anonymous", "has no effect without principals");

@@ -22,6 +22,7 @@ namespace tokend::service {
 struct PrincipalSettings {
   std::string name;
   std::string token_sha256;  // 64 lower-case hex digits
+  std::optional<int64_t> quota_pages;
 };
 
 // See config.proto for each. Defaults are resolved, but for those that wait for

@@ -2,6 +2,7 @@
 // keeps its tokens; it resumes once it fits again, computes what is gone once
 // more, and goes on with the same tokens.
 #include <algorithm>
+#include <limits>
 
 #include "core/base/check.h"
 #include "core/engine/errors.h"
@@ -48,7 +49,7 @@ bool Scheduler::FitsNow(Turn& turn) {
   if (turn.parked()) {
     const bool may_grow = alone || std::any_of(running_.begin(), running_.end(), paused);
     // Matching the prefix costs as much as it is long.
-    if (!may_grow && parts_.store->ObtainablePages() < turn.pages_to_fit) return false;
+    if (!may_grow && Obtainable(turn) < turn.pages_to_fit) return false;
     turn.branch->MatchPrefix();
   }
   // One that cannot have more than the whole pool was refused.
@@ -59,14 +60,14 @@ bool Scheduler::FitsNow(Turn& turn) {
     for (const auto& other : running_) {
       if (awake(other)) pages += PagesAhead(*other);
     }
-    obtainable = parts_.store->ObtainablePages();
+    obtainable = Obtainable(turn);
     if (pages <= obtainable) return true;
     const auto last = std::find_if(running_.rbegin(), running_.rend(), paused);
     if (last == running_.rend()) break;
     Park(**last);
   }
   turn.branch->Park();
-  turn.pages_to_fit = parts_.store->ObtainablePages() + pages - obtainable;
+  turn.pages_to_fit = Obtainable(turn) + pages - obtainable;
   return false;
 }
 
@@ -86,13 +87,19 @@ bool Scheduler::IsSafe(const Turn& turn) const {
 // resumed what they need until they may be parked again.
 bool Scheduler::LeavesRoom(const Turn& turn, int rows) const {
   int64_t reserved = 0;
+  int64_t obtainable = std::numeric_limits<int64_t>::max();
   for (const auto& other : running_) {
     if (other.get() == &turn || !IsSafe(*other)) continue;
     reserved += other->branch->PagesNeeded(other->safe_until, LeastChunk());
+    obtainable = std::min(obtainable, Obtainable(*other));
   }
   if (reserved == 0) return true;
   const int64_t pages = turn.branch->PagesNeeded(turn.branch->computed() + rows, rows);
-  return pages == 0 || pages + reserved <= parts_.store->ObtainablePages();
+  return pages == 0 || pages + reserved <= std::min(obtainable, Obtainable(turn));
+}
+
+int64_t Scheduler::Obtainable(const Turn& turn) const {
+  return parts_.store->ObtainablePages(turn.request.principal);
 }
 
 // Parks the least important turn that may be, so that `turn` may try again. False:

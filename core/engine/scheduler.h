@@ -82,13 +82,16 @@ class Scheduler {
   absl::Status Open(Turn& turn);
   absl::Status FitInput(Turn& turn, const InputBase& base, PlacedInput* placed);
   void Start(Turn& turn, absl::Duration now);
-  int64_t PoolPositions(const kv::Branch& branch);
+  int64_t PositionsWithin(const kv::Branch& branch, int64_t pages) const;
+  absl::Status NoRoom(const Turn& turn, int64_t positions, const kv::TurnRoom& room) const;
+  absl::Status ReservePin(Turn& turn, const kv::TurnRoom& room);
   int64_t LeastChunk() const;
 
   // parking.cc: who gives way when memory is short, and who comes back.
   bool ResumeParked();
   bool FitsNow(Turn& turn);
   int64_t PagesAhead(const Turn& turn) const;
+  int64_t Obtainable(const Turn& turn) const;
   bool IsSafe(const Turn& turn) const;
   bool LeavesRoom(const Turn& turn, int rows) const;
   bool FreePagesFor(Turn& turn, const absl::Status& cause);

@@ -7,8 +7,15 @@
 #include "core/base/status_macros.h"
 #include "core/engine/errors.h"
 #include "core/engine/scheduler.h"
+#include "core/kv/errors.h"
 
 namespace tokend::engine {
+namespace {
+
+// Sessions may be deleted or used up by then.
+constexpr absl::Duration kPinRetry = absl::Seconds(1);
+
+}  // namespace
 
 void Scheduler::StartWaiting() {
   // Or a parked turn might never find enough.
@@ -65,9 +72,13 @@ absl::Status Scheduler::FitInput(Turn& turn, const InputBase& base, PlacedInput*
   const std::optional<int32_t> most = turn.request.stop.max_output_tokens;
   const int64_t least_output = most == 0 ? 0 : 1;
   const int64_t context = options_.context_tokens;
-  const int64_t pool = PoolPositions(*turn.branch);
+  const kv::Branch& branch = *turn.branch;
+  const bool commits = turn.writer != nullptr && turn.request.session->commit != CommitMode::kNever;
+  const kv::TurnRoom room = parts_.store->RoomFor(branch, commits ? turn.writer.get() : nullptr);
+  const int64_t pages = std::min(room.pages, room.pin_pages.value_or(room.pages));
+  const int64_t pool = PositionsWithin(branch, pages);
   // Behind a window a session may be longer than the context, but no turn.
-  const bool windowed = turn.branch->retention().kind == kv::RetentionPolicy::Kind::kSlidingWindow;
+  const bool windowed = branch.retention().kind == kv::RetentionPolicy::Kind::kSlidingWindow;
   const int64_t used = windowed ? 0 : base.tokens;
   const auto needed = [&] {
     return used + static_cast<int64_t>(placed->tokens.size()) + least_output;
@@ -75,15 +86,14 @@ absl::Status Scheduler::FitInput(Turn& turn, const InputBase& base, PlacedInput*
   // The last token drawn needs no KV.
   const int64_t most_positions = windowed ? context : std::min(context, pool + 1);
   if (turn.request.input_overflow == InputOverflow::kDropOldest) {
-    const int64_t room = most_positions - used - least_output;
-    if (needed() > most_positions && room > 0) {
-      DropOldest(room, base, turn.prepared.bos, placed);
+    const int64_t room_left = most_positions - used - least_output;
+    if (needed() > most_positions && room_left > 0) {
+      DropOldest(room_left, base, turn.prepared.bos, placed);
     }
   }
   if (needed() > context) return ContextFull(context, needed());
-  if (base.tokens + static_cast<int64_t>(placed->tokens.size()) > pool) {
-    return KvPoolFull("base and input are larger than the whole KV pool", std::nullopt);
-  }
+  const int64_t positions = base.tokens + static_cast<int64_t>(placed->tokens.size());
+  if (positions > pool) return NoRoom(turn, positions, room);
   turn.usage.base_tokens = base.tokens;
   turn.usage.input_tokens = static_cast<int32_t>(placed->tokens.size());
   turn.usage.dropped_tokens = placed->dropped;
@@ -96,6 +106,41 @@ absl::Status Scheduler::FitInput(Turn& turn, const InputBase& base, PlacedInput*
   } else {
     turn.limit = {left, windowed ? kv::FinishReason::kLength : kv::FinishReason::kContextFull};
   }
+  return ReservePin(turn, room);
+}
+
+// Why `positions` positions do not fit.
+absl::Status Scheduler::NoRoom(const Turn& turn, int64_t positions,
+                               const kv::TurnRoom& room) const {
+  const int64_t needed = turn.branch->PagesInAll(positions, LeastChunk());
+  if (room.pin_pages.has_value() && needed > *room.pin_pages) {
+    const int64_t others = *room.quota_pages - *room.pin_pages;
+    return kv::QuotaExceeded(turn.request.principal, others + needed, *room.quota_pages);
+  }
+  if (needed > room.total_pages) {
+    return KvPoolFull("base and input are larger than the whole KV pool", std::nullopt);
+  }
+  return KvPoolFull("base and input do not fit beside pinned sessions and quotas", kPinRetry);
+}
+
+// What the turn may pin in the end must leave each turn that was admitted as much
+// as it may need, however long this one takes.
+absl::Status Scheduler::ReservePin(Turn& turn, const kv::TurnRoom& room) {
+  if (!room.pinned) return absl::OkStatus();
+  const auto pages_of = [this](const Turn& which) {
+    const int64_t positions =
+        which.output_position() + std::max<int64_t>(0, which.limit.tokens - 1);
+    return which.branch->PagesInAll(positions, LeastChunk());
+  };
+  const int64_t pages = pages_of(turn);
+  const int64_t more = pages - room.pinned_pages;
+  for (const auto& other : running_) {
+    if (other->ended || more <= 0) continue;
+    if (parts_.store->RoomFor(*other->branch, nullptr).pages - more < pages_of(*other)) {
+      return KvPoolFull("this session would pin what a turn that was admitted may need", kPinRetry);
+    }
+  }
+  parts_.store->ReservePin(turn.writer.get(), pages);
   return absl::OkStatus();
 }
 
@@ -124,10 +169,9 @@ void Scheduler::Start(Turn& turn, absl::Duration now) {
 // A chunk can be cut to a page where memory is short, so admission counts no more.
 int64_t Scheduler::LeastChunk() const { return options_.page_tokens; }
 
-int64_t Scheduler::PoolPositions(const kv::Branch& branch) {
-  const int64_t pages = parts_.store->Snapshot().pages.total;
+int64_t Scheduler::PositionsWithin(const kv::Branch& branch, int64_t pages) const {
   const auto fits = [&](int64_t positions) {
-    return branch.PagesNeeded(positions, LeastChunk()) <= pages;
+    return branch.PagesInAll(positions, LeastChunk()) <= pages;
   };
   int64_t low = 0;
   int64_t high = branch.base_tokens() + options_.context_tokens;

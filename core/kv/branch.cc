@@ -29,6 +29,9 @@ int64_t Branch::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {
 }
 void Branch::Park() { state_->Park(); }
 bool Branch::parked() const { return state_->parked(); }
+int64_t Branch::PagesInAll(int64_t tokens, int64_t chunk_tokens) const {
+  return state_->PagesInAll(tokens, chunk_tokens);
+}
 BranchStats Branch::stats() const { return state_->stats(); }
 
 }  // namespace tokend::kv

@@ -90,6 +90,8 @@ class Branch {
   // MatchPrefix; the answers of all running branches add up against
   // SessionStore::ObtainablePages().
   int64_t PagesNeeded(int64_t tokens, int64_t chunk_tokens) const;
+  // The same if it held none yet.
+  int64_t PagesInAll(int64_t tokens, int64_t chunk_tokens) const;
 
   // Gives up all KV: what no one else owns is free or, where the prefix index
   // holds it, cached, and the session's own KV counts as idle. The tokens stay;

@@ -114,7 +114,7 @@ absl::Status BranchState::PrepareLeadIn(int64_t count) {
     for (int layer = 0; layer < layout_->layers; ++layer) needed += stores(node, layer) ? 1 : 0;
   }
   if (needed > 0) TOKEND_RETURN_IF_ERROR(store_->Fault(FaultPoint::kTakePages));
-  TOKEND_RETURN_IF_ERROR(store_->MakeRoom(needed));
+  TOKEND_RETURN_IF_ERROR(store_->MakeRoom(needed, base_.principal));
   const uint64_t root = store_->tree.Ancestor(current_.node(), -1)->digest;
   for (int64_t node = lead_node_ + held; node <= last; ++node) {
     std::vector<PageRef>& pages = lead_pages_.emplace_back(layout_->layers);

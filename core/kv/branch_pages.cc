@@ -38,7 +38,7 @@ absl::Status BranchState::TakePages(int64_t last) {
   const int64_t nodes = last - current_.node()->index - static_cast<int64_t>(prepared_.size());
   if (nodes <= 0) return absl::OkStatus();
   TOKEND_RETURN_IF_ERROR(store_->Fault(FaultPoint::kTakePages));
-  TOKEND_RETURN_IF_ERROR(store_->MakeRoom(nodes * layout_->layers));
+  TOKEND_RETURN_IF_ERROR(store_->MakeRoom(nodes * layout_->layers, base_.principal));
   const uint64_t root = store_->tree.Ancestor(current_.node(), -1)->digest;
   for (int64_t index = last - nodes + 1; index <= last; ++index) {
     std::vector<PageRef>& pages = prepared_.emplace_back(layout_->layers);
@@ -167,6 +167,25 @@ void BranchState::Advance(int64_t count) {
   if (goal_ && computed_ == sinks_end_) LeaveSinks();
 }
 
+int64_t BranchState::MostPages(const LayerGroup& group, int64_t chunk_tokens) const {
+  // The window before a chunk's first position and the chunk, or the window and
+  // the page more that a decode step keeps, wherever they start.
+  const int64_t span =
+      group.mask.window_tokens - 1 + std::max<int64_t>(chunk_tokens, page_tokens_ + 1);
+  const int64_t sinks = (group.mask.sink_tokens + page_tokens_ - 1) / page_tokens_;
+  return sinks + (span + 2 * page_tokens_ - 2) / page_tokens_;
+}
+
+int64_t BranchState::PagesInAll(int64_t tokens, int64_t chunk_tokens) const {
+  const int64_t all = (tokens + page_tokens_ - 1) / page_tokens_;
+  int64_t pages = 0;
+  for (const LayerGroup& group : layout_->groups) {
+    const int64_t most = group.full() ? all : std::min(all, MostPages(group, chunk_tokens));
+    pages += most * static_cast<int64_t>(group.layers.size());
+  }
+  return pages;
+}
+
 int64_t BranchState::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {
   base::MutexLock lock(&store_->mu);
   const int64_t all = (tokens + page_tokens_ - 1) / page_tokens_;
@@ -179,12 +198,6 @@ int64_t BranchState::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {
     const LayerGroup& group = layout_->groups[g];
     int64_t more = std::max<int64_t>(0, all - end);
     if (!group.full()) {
-      // The window before a chunk's first position and the chunk, or the window
-      // and the page more that a decode step keeps, wherever they start.
-      const int64_t span =
-          group.mask.window_tokens - 1 + std::max<int64_t>(chunk_tokens, page_tokens_ + 1);
-      const int64_t sinks = (group.mask.sink_tokens + page_tokens_ - 1) / page_tokens_;
-      const int64_t most = sinks + (span + 2 * page_tokens_ - 2) / page_tokens_;
       // Pages with another owner do not come back when the window leaves them.
       int64_t own = static_cast<int64_t>(prepared_.size());
       if (holds) {
@@ -193,7 +206,7 @@ int64_t BranchState::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {
           if (node->windows[g].strong == 1) ++own;
         }
       }
-      more = std::min(more, std::max<int64_t>(0, most - own));
+      more = std::min(more, std::max<int64_t>(0, MostPages(group, chunk_tokens) - own));
     }
     needed += more * static_cast<int64_t>(group.layers.size());
   }

@@ -25,6 +25,7 @@ struct BranchBase {
   std::string version_name;
   Version number = Version::kNone;
   std::shared_ptr<Session> session;  // nullptr: ephemeral
+  std::string principal;
   int64_t tokens = 0;
   int64_t computed = 0;  // positions below `tokens` that had KV once
   Conversation conversation;
@@ -53,6 +54,7 @@ class BranchState {
   absl::Status Prepare(int64_t count);
   void Advance(int64_t count);
   int64_t PagesNeeded(int64_t tokens, int64_t chunk_tokens) const;
+  int64_t PagesInAll(int64_t tokens, int64_t chunk_tokens) const;
   void Park();
   bool parked() const { return !live_; }
 
@@ -114,6 +116,8 @@ class BranchState {
   void FinishNode() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   void SlideTo(int64_t position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   void RefreshViews();
+  // Most pages of a windowed group's layer.
+  int64_t MostPages(const LayerGroup& group, int64_t chunk_tokens) const;
   // Whether it counts among its session's live branches.
   void SetLive(bool live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
 

@@ -92,4 +92,14 @@ absl::Status PoolFull(int64_t needed_pages, int64_t total_pages) {
                          absl::StrCat("no room for ", needed_pages, " more KV pages"), info);
 }
 
+absl::Status QuotaExceeded(absl::string_view principal, int64_t needed_pages, int64_t quota_pages) {
+  return base::MakeError(
+      absl::StatusCode::kResourceExhausted,
+      absl::StrCat("\"", principal, "\" may pin ", quota_pages, " KV pages, not ", needed_pages),
+      {.reason = ErrorReason::kQuotaExceeded,
+       .metadata = {{"principal", std::string(principal)},
+                    {"needed_pages", absl::StrCat(needed_pages)},
+                    {"quota_pages", absl::StrCat(quota_pages)}}});
+}
+
 }  // namespace tokend::kv

@@ -30,6 +30,9 @@ absl::Status CheckOptions(const StoreOptions& options) {
   TOKEND_RETURN_IF_ERROR(check(options.context_tokens >= 1, "context_tokens"));
   TOKEND_RETURN_IF_ERROR(check(options.max_sessions >= 1, "max_sessions"));
   TOKEND_RETURN_IF_ERROR(check(options.max_versions >= 1, "max_versions"));
+  for (const auto& [principal, pages] : options.quota_pages) {
+    TOKEND_RETURN_IF_ERROR(check(pages >= 0, "quota_pages"));
+  }
   return check(options.digest_bits >= 0 && options.digest_bits <= 64, "digest_bits");
 }
 
@@ -155,6 +158,7 @@ absl::StatusOr<SessionInfo> SessionStore::Rollback(absl::string_view principal,
   }
   if (!session->line.empty()) return SessionBusy(id);
   TOKEND_RETURN_IF_ERROR(state_->Fault(FaultPoint::kPublish));
+  TOKEND_RETURN_IF_ERROR(state_->CheckRollback(*session, *target));
   VersionRecord record = {.number = Version{session->next_number++},
                           .parent = target->number,
                           .tokens = target->tokens,
@@ -224,9 +228,9 @@ void SessionStore::Maintain() {
   state_->Drain();
 }
 
-int64_t SessionStore::ObtainablePages() {
+int64_t SessionStore::ObtainablePages(absl::string_view principal) {
   MutexLock lock(&state_->mu);
-  return state_->Obtainable();
+  return state_->Obtainable(principal);
 }
 
 }  // namespace tokend::kv

@@ -12,6 +12,7 @@
 #define TOKEND_CORE_KV_SESSION_STORE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,10 @@ struct StoreOptions {
   int max_sessions = 1024;
   int max_versions = 16;  // retained per session, the head included
   std::optional<absl::Duration> default_idle_ttl;
+  // By principal: the pages that its sessions may pin. As far as its heads stay
+  // within it, no other principal's turns take their pages. Absent: no bound, and
+  // no such protection.
+  std::map<std::string, int64_t> quota_pages;
 
   StoreHooks* hooks = nullptr;  // for tests; outlives the store
   // For tests. Keeps so many bits of a node's digest, so that digests collide.
@@ -67,6 +72,20 @@ struct CommitRequest {
   std::string request_id;
   FinishReason reason = FinishReason::kUnspecified;
   Conversation conversation;  // may be null: no chat turns
+};
+
+// What a turn can have of the pool, whoever gives way to it.
+struct TurnRoom {
+  int64_t total_pages = 0;
+  // Less pins of other sessions, and what other principals hold within their
+  // quotas.
+  int64_t pages = 0;
+  // Where the turn's version will be pinned: what is pinned of its session now,
+  // and the most that its principal's quota leaves (absent: no quota).
+  bool pinned = false;
+  int64_t pinned_pages = 0;
+  std::optional<int64_t> quota_pages;
+  std::optional<int64_t> pin_pages;
 };
 
 class StoreState;
@@ -111,7 +130,7 @@ class SessionStore {
   // --- Any thread. Errors as in tokend.v1.SessionService. Names are each
   // principal's own: another's session is NOT_FOUND and takes no name away. ---
 
-  // An empty id: the store picks one.
+  // An empty id: the store picks one. A pinned one may be QUOTA_EXCEEDED.
   absl::StatusOr<SessionInfo> CreateSession(absl::string_view principal, absl::string_view id,
                                             const SessionSpec& spec);
   absl::StatusOr<SessionInfo> GetSession(absl::string_view principal, absl::string_view id);
@@ -147,6 +166,11 @@ class SessionStore {
 
   // --- Engine thread. ---
 
+  // Ask before MatchPrefix. `writer`: what the turn will commit with, or nullptr.
+  TurnRoom RoomFor(const Branch& branch, const Writer* writer);
+  // Until the writer ends, its pinned session counts as if it pinned so much.
+  void ReservePin(Writer* writer, int64_t pages);
+
   // The branch that the writer's turn runs on; the writer must be ready(). With
   // `from_position` the base is cut there. ABORTED: VERSION_MISMATCH,
   // SESSION_DELETED; OUT_OF_RANGE: BAD_POSITION. May be repeated, e.g. with
@@ -166,8 +190,9 @@ class SessionStore {
 
   // Pages that could be had for new work right now: free, or cached without an
   // owner, or held only by sessions that are not pinned and on which no branch
-  // runs: none was checked out, or it is parked.
-  int64_t ObtainablePages();
+  // runs: none was checked out, or it is parked. Without what principals other
+  // than `principal` hold within their quotas.
+  int64_t ObtainablePages(absl::string_view principal = "");
 
  private:
   friend class StoreAudit;

@@ -62,6 +62,7 @@ Writer::~Writer() {
   Session* const session = state_->session.get();
   if (fork != nullptr) return;
   session->line.remove(state_.get());
+  if (state_->started) session->pin_reserved = 0;
   session->last_use = store_->clock->Monotonic();
   if (session->provisional && session->line.empty() && !session->deleted) {
     store_->RemoveSession(session);
@@ -105,6 +106,7 @@ absl::StatusOr<std::unique_ptr<Branch>> SessionStore::Checkout(
       return BadPosition(base.tokens, 0, session.tokens());
     }
     base.session = turn.session;
+    base.principal = session.principal;
     if (session.versions.empty()) {
       base.claim = state_->tree.Take(state_->Root(session.principal, session.spec.retention), 0,
                                      Claim::Kind::kStrong);
@@ -124,6 +126,7 @@ absl::StatusOr<std::unique_ptr<Branch>> SessionStore::Checkout(
 
 std::unique_ptr<Branch> SessionStore::CheckoutEphemeral(absl::string_view principal) {
   BranchBase base;
+  base.principal = std::string(principal);
   {
     MutexLock lock(&state_->mu);
     base.claim =

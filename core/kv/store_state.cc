@@ -50,6 +50,7 @@ absl::StatusOr<std::shared_ptr<Session>> StoreState::AddSession(absl::string_vie
   if (static_cast<int>(sessions.size()) >= options.max_sessions) {
     return SessionLimit(options.max_sessions);
   }
+  TOKEND_RETURN_IF_ERROR(CheckPinQuota(principal, spec));
   TOKEND_RETURN_IF_ERROR(Fault(FaultPoint::kAddSession));
   auto session = std::make_shared<Session>();
   session->principal = key.first;
@@ -166,54 +167,56 @@ void StoreState::DeleteIdle() {
   for (const std::shared_ptr<Session>& session : expired) RemoveSession(session.get());
 }
 
-int64_t StoreState::CountBusyPages() {
+int64_t StoreState::Obtainable(absl::string_view principal) {
+  DrainLocked();
   std::vector<const Claim*> claims;
-  for (const auto& [key, session] : sessions) {
-    if (session->versions.empty() || !session->keeps_kv()) continue;
+  for (const Session* session : Kept(principal)) {
     claims.push_back(&session->versions.back().claim);
   }
   for (const BranchState* branch : branches) {
     for (const Claim* claim : branch->claims()) claims.push_back(claim);
   }
   const NodeTree::Owned owned = tree.Count({}, claims, {});
-  return owned.once + owned.shared + branch_pages;
+  return pool.total() - owned.once - owned.shared - branch_pages;
 }
 
-int64_t StoreState::Obtainable() {
-  DrainLocked();
-  return pool.total() - CountBusyPages();
-}
-
-bool StoreState::RetireIdle() {
+std::optional<base::EvictionCause> StoreState::RetireIdle(absl::string_view principal,
+                                                          const std::set<const Session*>& kept) {
   Session* oldest = nullptr;
-  const auto order = [](const Session& session) {
-    return std::pair(!session.line.empty(), session.last_use);
+  const auto above_quota = [&](const Session& session) {
+    return session.principal != principal && Quota(session.principal).has_value();
+  };
+  const auto order = [&](const Session& session) {
+    return std::pair(!above_quota(session), session.retire_order());
   };
   for (const auto& [key, session] : sessions) {
-    if (session->keeps_kv() || session->versions.empty()) continue;
+    if (session->versions.empty() || kept.count(session.get()) > 0) continue;
     if (session->versions.back().claim.kind() != Claim::Kind::kStrong) continue;
     if (oldest == nullptr || order(*session) < order(*oldest)) oldest = session.get();
   }
-  if (oldest == nullptr) return false;
+  if (oldest == nullptr) return std::nullopt;
   tree.Change(&oldest->versions.back().claim, Claim::Kind::kWeak);
-  return true;
+  return above_quota(*oldest) ? base::EvictionCause::kQuota : base::EvictionCause::kIdle;
 }
 
-absl::Status StoreState::MakeRoom(int64_t pages) {
+absl::Status StoreState::MakeRoom(int64_t pages, absl::string_view principal) {
   if (pages <= pool.free()) return absl::OkStatus();
   DrainLocked();
-  if (pages > pool.free() + tree.loose_pages() && pages > Obtainable()) {
+  if (pages > pool.free() + tree.loose_pages() && pages > Obtainable(principal)) {
     return PoolFull(pages, pool.total());
   }
   int64_t before = pool.free();
   bool enough = tree.Evict(pages);
   observer->OnEvictedPages(base::EvictionCause::kPressure, pool.free() - before);
-  before = pool.free();
-  while (!enough && RetireIdle()) enough = tree.Evict(pages);
-  if (pool.free() > before) {
-    observer->OnEvictedPages(base::EvictionCause::kIdle, pool.free() - before);
+  if (enough) return absl::OkStatus();
+  const std::set<const Session*> kept = Kept(principal);
+  while (!enough) {
+    before = pool.free();
+    const std::optional<base::EvictionCause> cause = RetireIdle(principal, kept);
+    TOKEND_CHECK(cause.has_value());
+    enough = tree.Evict(pages);
+    if (pool.free() > before) observer->OnEvictedPages(*cause, pool.free() - before);
   }
-  TOKEND_CHECK(enough);
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +55,7 @@ struct Session {
   std::list<WriterState*> line;
   // Branches of it that are not parked. None: its KV can be had under pressure.
   int live_branches = 0;
+  int64_t pin_reserved = 0;  // see SessionStore::ReservePin
   bool deleted = false;
   // Reserved by a kFork writer: no one sees it before its first version.
   bool reserved = false;
@@ -63,6 +65,8 @@ struct Session {
   Version head() const { return versions.empty() ? Version::kNone : versions.back().number; }
   int64_t tokens() const { return versions.empty() ? 0 : versions.back().tokens; }
   bool keeps_kv() const { return spec.pinned || live_branches > 0; }
+  // The lower, the sooner its KV is given up.
+  std::pair<bool, absl::Duration> retire_order() const { return {!line.empty(), last_use}; }
 };
 
 class WriterState {
@@ -129,17 +133,51 @@ class StoreState {
   // Deletes sessions that have been idle for too long.
   void DeleteIdle();
   void DrainLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Makes `pages` pages free, or KV_POOL_FULL and nothing changes.
-  absl::Status MakeRoom(int64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  int64_t Obtainable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Makes `pages` pages free for a turn of `principal`, or KV_POOL_FULL and
+  // nothing changes.
+  absl::Status MakeRoom(int64_t pages, absl::string_view principal)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  int64_t Obtainable(absl::string_view principal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   PageCounts CountPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
+  // --- Pins and quotas (quotas.cc); any thread. Counts are of owned pages, each
+  // once. ---
+
+  // QUOTA_EXCEEDED where a session like this could pin nothing.
+  absl::Status CheckPinQuota(absl::string_view principal, const SessionSpec& spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // QUOTA_EXCEEDED where the target would pin too much.
+  absl::Status CheckRollback(const Session& session, const VersionRecord& target)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Pinned or reserved by the principal's sessions but `except`.
+  int64_t PinnedPages(absl::string_view principal, const Session* except)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  std::optional<int64_t> Quota(absl::string_view principal) const;
+  // Of the sessions' heads, less what `without` reaches as well.
+  int64_t CountHeads(absl::Span<const Session* const> held, const Claim* without = nullptr)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  TurnRoom RoomFor(const BranchState& branch, const Session* commits_to)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
  private:
-  int64_t CountBusyPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Gives up the KV of the session without live branches that was used longest
-  // ago, those that no writer waits for first. False: none.
-  bool RetireIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Gives up the KV of a session outside `kept` for a turn of `principal`: first
+  // of those whose principal is above its quota, then of those that no writer
+  // waits for, and each time of the one used longest ago. Absent: none is left.
+  std::optional<base::EvictionCause> RetireIdle(absl::string_view principal,
+                                                const std::set<const Session*>& kept)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
+  // Sessions that a turn of `principal` cannot take the KV of.
+  std::set<const Session*> Kept(absl::string_view principal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Those of other principals that are within their quotas.
+  std::vector<const Session*> Protected(absl::string_view principal)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Of a principal that has a quota: the sessions that are within it, those that
+  // would be given up last first.
+  std::vector<const Session*> Held(absl::string_view principal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Pages reserved beyond those that the session pins now.
+  int64_t PinGrowth(const Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   // No session is idle for too long before (monotonic).
   absl::Duration next_expiry_ ABSL_GUARDED_BY(mu) = absl::InfiniteDuration();

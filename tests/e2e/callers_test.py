@@ -160,6 +160,24 @@ class PrincipalTest(CallerTest):
         self.assertIn("tokend_kv_pages", self.daemon.scrape())
 
 
+class QuotaTest(CallerTest):
+    CAROL = "carol-secret-3XzP"
+    SETTINGS = principals(carol=CAROL).replace("}", "quota_pages: 0 }")
+
+    def test_who_may_pin_nothing_is_told_so(self):
+        carol = self.caller(self.CAROL)
+        request = s.CreateSessionRequest(session_id="fixed", session=s.Session(pinned=True))
+        error = self.assert_fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED",
+                                  lambda: carol.sessions.CreateSession(request))
+        self.assertIn("carol", error.message)
+        self.assertEqual(self.names(carol), set())
+        request.session.pinned = False
+        carol.sessions.CreateSession(request)
+        # Who has no quota has no bound.
+        request.session.pinned = True
+        self.stubs.sessions.CreateSession(request)
+
+
 class AnonymousTest(CallerTest):
     SETTINGS = "allow_anonymous: true"
 

@@ -73,6 +73,35 @@ TEST_F(Callers, AnonymousOnesIfAllowed) {
   EXPECT_EQ(Get(server, "Bearer wrong", "sessions/s").code, grpc::StatusCode::UNAUTHENTICATED);
 }
 
+TEST_F(Callers, AQuotaThatIsTooSmallIsAQuotaFailure) {
+  TestServerOptions options = Options(false);
+  options.principals[0].quota_pages = 3;
+  TestServer server(options);
+  const auto create = [&](const std::string& id) {
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", "Bearer secret-a");
+    v1::CreateSessionRequest request;
+    request.set_session_id(id);
+    request.mutable_session()->set_pinned(true);
+    v1::CreateSessionResponse response;
+    return Rich(server.sessions().CreateSession(&context, request, &response));
+  };
+  EXPECT_EQ(create("a").code, grpc::StatusCode::OK);
+  // A page of each of the three layers holds 16 tokens.
+  grpc::ClientContext context;
+  context.AddMetadata("authorization", "Bearer secret-a");
+  v1::GenerateRequest turn;
+  *turn.mutable_turn() = PromptTurn("more than sixteen tokens", 1);
+  turn.mutable_turn()->mutable_session()->set_name("sessions/a");
+  v1::GenerateResponse response;
+  const RichStatus refused = Rich(server.generation().Generate(&context, turn, &response));
+  EXPECT_EQ(refused.code, grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.reason, "QUOTA_EXCEEDED");
+  EXPECT_EQ(refused.metadata.at("quota_pages"), "3");
+  EXPECT_EQ(refused.quota_subject, "alice");
+  EXPECT_FALSE(refused.has_retry_info);
+}
+
 // --- Health. ---
 
 TEST(Health, CheckKnowsOurServices) {

@@ -35,6 +35,15 @@ MemoryPlanInputs Inputs() {
   return inputs;
 }
 
+TEST(MemoryPlan, AllQuotasFitTogether) {
+  const std::vector<PrincipalSettings> principals = {
+      {"a", "", 60}, {"b", "", std::nullopt}, {"c", "", 40}};
+  EXPECT_TRUE(CheckQuotas(principals, 100).ok());
+  const absl::Status status = CheckQuotas(principals, 99);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message().substr(0, 11), "principals:");
+}
+
 TEST(MemoryPlan, TakesNoMoreThanAllContextsNeed) {
   EXPECT_EQ(PlanPages(Inputs()).value(), 8 * 30 * (8192 / 16 + 1));
 }

@@ -155,8 +155,18 @@ TEST(Settings, PrincipalsAreUnique) {
   EXPECT_TRUE(Resolve(principal("x", a) + principal("y", b)).ok());
   EXPECT_THAT(Problem(principal("x", a) + principal("x", b)), StartsWith("principals[1]"));
   EXPECT_THAT(Problem(principal("x", a) + principal("y", a)), StartsWith("principals[1]"));
-  EXPECT_THAT(Problem("principals { name: \"x\" token_sha256: \"" + a + "\" quota_pages: 1 }"),
-              StartsWith("principals[0].quota_pages"));
+  EXPECT_THAT(Problem(principal("anonymous", a)), StartsWith("principals[0].name"));
+}
+
+TEST(Settings, PrincipalsMayHaveQuotas) {
+  const auto principal = [](const std::string& quota) {
+    return absl::StrCat("principals { name: \"x\" token_sha256: \"", std::string(64, 'a'), "\" ",
+                        quota, " }");
+  };
+  EXPECT_EQ(Resolve(principal(""))->principals[0].quota_pages, std::nullopt);
+  EXPECT_EQ(Resolve(principal("quota_pages: 0"))->principals[0].quota_pages, 0);
+  EXPECT_EQ(Resolve(principal("quota_pages: 700"))->principals[0].quota_pages, 700);
+  EXPECT_THAT(Problem(principal("quota_pages: -1")), StartsWith("principals[0].quota_pages"));
 }
 
 TEST(Settings, RemoteAddressesNeedConsentOrTls) {

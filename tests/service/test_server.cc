@@ -71,6 +71,9 @@ void TestServer::MakeEngine(const TestServerOptions& options) {
   store.page_bytes = backend_.info().page_bytes;
   store.context_tokens = options.engine.context_tokens;
   store.max_sessions = options.max_sessions;
+  for (const service::PrincipalSettings& principal : options.principals) {
+    if (principal.quota_pages) store.quota_pages[principal.name] = *principal.quota_pages;
+  }
   store.hooks = &hooks_;
   store_ = kv::SessionStore::Create(store, &backend_, base::RealClock(), &observer_).value();
   engine_ = engine::Engine::Create(options.engine, {&backend_, store_.get(), &TinyTokenizer(),
@@ -160,6 +163,7 @@ RichStatus Rich(const grpc::Status& status) {
     google::rpc::BadRequest bad_request;
     google::rpc::RetryInfo retry;
     google::rpc::ResourceInfo resource;
+    google::rpc::QuotaFailure quota;
     if (any.UnpackTo(&info)) {
       out.domain = info.domain();
       out.reason = info.reason();
@@ -174,6 +178,8 @@ RichStatus Rich(const grpc::Status& status) {
           static_cast<double>(retry.retry_delay().seconds()) + retry.retry_delay().nanos() * 1e-9;
     } else if (any.UnpackTo(&resource)) {
       out.resource_name = resource.resource_name();
+    } else if (any.UnpackTo(&quota) && quota.violations_size() == 1) {
+      out.quota_subject = quota.violations(0).subject();
     }
   }
   return out;

@@ -118,6 +118,7 @@ struct RichStatus {
   bool has_retry_info = false;
   double retry_seconds = 0;
   std::string resource_name;  // of ResourceInfo
+  std::string quota_subject;  // of QuotaFailure
   size_t details_bytes = 0;
 };
 

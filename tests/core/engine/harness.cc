@@ -228,6 +228,7 @@ Harness::Harness(const HarnessOptions& options)
   store.context_tokens = options.engine.context_tokens;
   store.model_fingerprint = "fake";
   store.share_prefixes = options.share_prefixes;
+  store.quota_pages = options.quota_pages;
   store.hooks = &hooks_;
   store_ = kv::SessionStore::Create(store, backend, &clock_, &observer_).value();
   engine::EngineOptions engine = options.engine;

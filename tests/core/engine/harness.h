@@ -114,6 +114,7 @@ struct HarnessOptions {
   int64_t pages = 3 * 512;
   FakeBackendOptions backend = {.vocabulary_size = kVocabulary};
   bool share_prefixes = false;
+  std::map<std::string, int64_t> quota_pages;
   // In place of the fake one, with its arena; `backend` must describe it.
   std::shared_ptr<ops::Backend> real_backend;
   std::function<void(base::PageId)> on_page_freed;  // of the real one

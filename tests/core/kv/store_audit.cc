@@ -30,7 +30,7 @@ std::vector<Node*> StoreAudit::AllNodes() UNLOCKED {
 std::vector<StoreAudit::Owner> StoreAudit::Owners() UNLOCKED {
   std::vector<Owner> owners;
   for (const auto& [key, session] : state_->sessions) {
-    Owner owner = {.pinned = session->spec.pinned};
+    Owner owner = {.pinned = session->spec.pinned, .session = session.get()};
     for (const BranchState* branch : state_->branches) {
       if (branch->base().session == session && !branch->parked()) owner.busy = true;
     }
@@ -262,7 +262,8 @@ void StoreAudit::CheckPages(const std::vector<Node*>& nodes) UNLOCKED {
   if (state_->dead.empty() && text(counts) != text(want)) {
     Broken(absl::StrCat(text(counts), ", not ", text(want)));
   }
-  const int64_t obtainable = state_->Obtainable();
+  if (!state_->options.quota_pages.empty()) return CheckQuotas(owners);
+  const int64_t obtainable = state_->Obtainable("");
   if (obtainable != want.total - busy) {
     Broken(absl::StrCat(obtainable, " obtainable, not ", want.total - busy));
   }

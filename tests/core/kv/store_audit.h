@@ -37,6 +37,7 @@ class StoreAudit {
     std::vector<base::PageId> pages;  // beside the tree
     bool pinned = false;
     bool busy = false;
+    const Session* session = nullptr;
   };
 
   void Broken(std::string what);
@@ -51,6 +52,10 @@ class StoreAudit {
   void CheckPages(const std::vector<Node*>& nodes);
   void CheckLeases(const std::vector<Node*>& nodes);
   void CheckLoose(const std::vector<Node*>& nodes);
+  // store_audit_quotas.cc: what each principal can have.
+  void CheckQuotas(const std::vector<Owner>& owners);
+  std::set<base::PageId> KeptFrom(const std::string& principal, const std::vector<Owner>& owners,
+                                  const std::vector<std::set<base::PageId>>& owned);
   void CheckIndex(const std::vector<Node*>& nodes);
   void CheckSessions();
 

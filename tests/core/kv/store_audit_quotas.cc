@@ -1,0 +1,77 @@
+// StoreAudit: what quotas keep from whom.
+#include <algorithm>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "core/kv/branch_state.h"
+#include "tests/core/kv/store_audit.h"
+
+// As in store_audit.cc.
+#define UNLOCKED ABSL_NO_THREAD_SAFETY_ANALYSIS
+
+namespace tokend::kv {
+
+void StoreAudit::CheckQuotas(const std::vector<Owner>& owners) UNLOCKED {
+  std::vector<std::set<base::PageId>> owned;
+  for (const Owner& owner : owners) {
+    std::set<base::PageId>& pages = owned.emplace_back(owner.pages.begin(), owner.pages.end());
+    for (const Claim* claim : owner.claims) {
+      for (const Node* node = claim->node(); !node->is_root(); node = node->parent) {
+        for (int layer = 0; layer < node->layout->layers && !node->pages.empty(); ++layer) {
+          const LayerGroup& group = node->layout->groups[node->layout->group_of_layer[layer]];
+          if (node->pages[layer] && Reaches(*claim, node, group)) {
+            pages.insert(node->pages[layer].id());
+          }
+        }
+      }
+    }
+  }
+  std::set<std::string> principals = {""};
+  for (const auto& [principal, quota] : state_->options.quota_pages) principals.insert(principal);
+  for (const std::string& principal : principals) {
+    const int64_t obtainable = state_->Obtainable(principal);
+    const auto kept = static_cast<int64_t>(KeptFrom(principal, owners, owned).size());
+    if (obtainable != state_->options.pages - kept) {
+      Broken(absl::StrCat(obtainable, " obtainable for '", principal, "', not ",
+                          state_->options.pages - kept));
+    }
+  }
+}
+
+std::set<base::PageId> StoreAudit::KeptFrom(
+    const std::string& principal, const std::vector<Owner>& owners,
+    const std::vector<std::set<base::PageId>>& owned) UNLOCKED {
+  std::set<base::PageId> kept;
+  for (size_t i = 0; i < owners.size(); ++i) {
+    if (owners[i].busy || owners[i].pinned) kept.insert(owned[i].begin(), owned[i].end());
+  }
+  for (const auto& [holder, quota] : state_->options.quota_pages) {
+    if (holder == principal) continue;
+    // Its heads in the order in which they are given up, as long as there are too
+    // many pages.
+    std::vector<size_t> held;
+    for (size_t i = 0; i < owners.size(); ++i) {
+      const Session* session = owners[i].session;
+      if (session != nullptr && session->principal == holder) held.push_back(i);
+    }
+    std::sort(held.begin(), held.end(), [&](size_t a, size_t b) {
+      const auto order = [&](size_t i) {
+        return std::tuple(owners[i].busy || owners[i].pinned, !owners[i].session->line.empty(),
+                          owners[i].session->last_use);
+      };
+      return order(a) < order(b);
+    });
+    for (size_t from = 0; from <= held.size(); ++from) {
+      std::set<base::PageId> all;
+      for (size_t i = from; i < held.size(); ++i) {
+        all.insert(owned[held[i]].begin(), owned[held[i]].end());
+      }
+      if (static_cast<int64_t>(all.size()) > quota) continue;
+      kept.insert(all.begin(), all.end());
+      break;
+    }
+  }
+  return kept;
+}
+
+}  // namespace tokend::kv
