@@ -208,15 +208,17 @@ void BranchState::AttachPrepared(Node* node, int64_t computed) {
 absl::StatusOr<Claim> BranchState::Seal(int64_t end, int64_t computed) {
   NodeTree& tree = store_->tree;
   const int64_t last = (end + page_tokens_ - 1) / page_tokens_ - 1;
-  const auto claim = [&](Node* node) { return tree.Take(node, computed, Claim::Kind::kStrong); };
-  if (end <= base_.tokens) return claim(tree.Ancestor(base_.claim.node(), last));
+  constexpr Claim::Kind kStrong = Claim::Kind::kStrong;
+  if (end <= base_.tokens) {
+    return tree.Take(tree.Ancestor(base_.claim.node(), last), computed, kStrong);
+  }
   Node* node = tree.Ancestor(base_.claim.node(), pending_start_ / page_tokens_ - 1);
   if (current_ && current_.node()->index >= node->index) node = current_.node();
-  if (node->index >= last) return claim(tree.Ancestor(node, last));
+  if (node->index >= last) return tree.Take(tree.Ancestor(node, last), computed, kStrong);
   std::vector<int32_t> scratch;
   while (node->index < last) {
     if (absl::Status fault = store_->Fault(FaultPoint::kSealNode); !fault.ok()) {
-      tree.Drop(claim(node));
+      tree.Drop(tree.Take(node, computed, kStrong));
       return fault;
     }
     const int64_t begin = (node->index + 1) * page_tokens_;
@@ -227,8 +229,8 @@ absl::StatusOr<Claim> BranchState::Seal(int64_t end, int64_t computed) {
   }
   // After parking the version's window may lie behind the KV that is there: what it
   // does not reach goes with the claim that does.
-  Claim attached = tree.Take(node, std::min(end, computed_), Claim::Kind::kStrong);
-  Claim sealed = claim(node);
+  Claim attached = tree.Take(node, std::min(end, computed_), kStrong);
+  Claim sealed = tree.Take(node, computed, kStrong);
   tree.Drop(std::move(attached));
   return sealed;
 }
