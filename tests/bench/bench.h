@@ -60,6 +60,14 @@ absl::Status RunKernels(const Options& options, Report* report);
 absl::Status RunDecode(const Options& options, Report* report);
 // llama.cpp beside us on the model file.
 absl::Status RunPeer(const Options& options, Report* report);
+// The KV cache beside computing anew, its bytes a token, and decoding in batches.
+// INTERNAL where the bytes are off their formula by more than 1 %.
+absl::Status RunKv(const Options& options, Report* report);
+// Perplexity by the KV's element type and under windows. INTERNAL where int8 changes
+// it by 0.5 % or more.
+absl::Status RunQuality(const Options& options, Report* report);
+// Session calls, without a model. INTERNAL where a median is over 20 us.
+absl::Status RunStore(const Options& options, Report* report);
 // The cost of gRPC, and the daemon's memory.
 absl::Status RunGrpc(const Options& options, Report* report);
 

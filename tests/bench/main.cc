@@ -22,6 +22,9 @@ constexpr Bench kBenches[] = {
     {"limits", RunLimits, "read bandwidth, int8 and fp32 peak of this machine"},
     {"kernels", RunKernels, "matmul kernels by type and mode, as shares of the limits"},
     {"decode", RunDecode, "the bare CPU backend on the model: prefill, decode, where time goes"},
+    {"kv", RunKv, "the KV cache against recomputation, its bytes a token, batching"},
+    {"quality", RunQuality, "perplexity of a text with f32, f16, int8 KV and under windows"},
+    {"store", RunStore, "fork, rollback, checkout and get behind 100 and 100,000 tokens"},
     {"peer", RunPeer, "llama.cpp and the bare CPU backend on the model, in turns"},
     {"grpc", RunGrpc, "decode through the daemon and through the bare engine; resident memory"},
 };

@@ -49,10 +49,9 @@ absl::StatusOr<std::unique_ptr<ModelBench>> ModelBench::Create(const ops::ModelP
 }
 
 absl::StatusOr<double> ModelBench::Prefill(int tokens) {
-  const std::vector<int32_t> prompt = Tokens(tokens);
   PagedRunner::Sequence sequence = runner_->NewSequence();
   const auto start = SteadyClock::now();
-  TOKEND_RETURN_IF_ERROR(Feed({&sequence}, prompt));
+  TOKEND_RETURN_IF_ERROR(FeedPrompt(&sequence, tokens));
   const double rate = tokens / Seconds(start);
   runner_->Release(&sequence);
   return rate;
@@ -62,9 +61,7 @@ absl::StatusOr<double> ModelBench::Decode(int batch, int context, int steps) {
   std::vector<PagedRunner::Sequence> sequences(static_cast<size_t>(batch), runner_->NewSequence());
   std::vector<PagedRunner::Sequence*> all;
   for (PagedRunner::Sequence& sequence : sequences) {
-    for (int at = 0; at < context; at += kPromptChunk) {
-      TOKEND_RETURN_IF_ERROR(Feed({&sequence}, Tokens(std::min(kPromptChunk, context - at))));
-    }
+    TOKEND_RETURN_IF_ERROR(FeedPrompt(&sequence, context));
     all.push_back(&sequence);
   }
   const std::vector<int32_t> token = Tokens(1);
@@ -73,6 +70,24 @@ absl::StatusOr<double> ModelBench::Decode(int batch, int context, int steps) {
   const double rate = batch * steps / Seconds(start);
   for (PagedRunner::Sequence& sequence : sequences) runner_->Release(&sequence);
   return rate;
+}
+
+absl::Status ModelBench::Fill(int64_t tokens) {
+  std::vector<PagedRunner::Sequence> sequences;
+  for (int64_t at = 0; at < tokens; at += kPromptChunk) {
+    sequences.push_back(runner_->NewSequence());
+    const auto count = static_cast<int>(std::min<int64_t>(kPromptChunk, tokens - at));
+    TOKEND_RETURN_IF_ERROR(FeedPrompt(&sequences.back(), count));
+  }
+  for (PagedRunner::Sequence& sequence : sequences) runner_->Release(&sequence);
+  return absl::OkStatus();
+}
+
+absl::Status ModelBench::FeedPrompt(PagedRunner::Sequence* sequence, int tokens) {
+  for (int at = 0; at < tokens; at += kPromptChunk) {
+    TOKEND_RETURN_IF_ERROR(Feed({sequence}, Tokens(std::min(kPromptChunk, tokens - at))));
+  }
+  return absl::OkStatus();
 }
 
 // Ids spread over the vocabulary: the embedding's rows are not all in cache.

@@ -31,12 +31,16 @@ class ModelBench {
   // `context` tokens.
   absl::StatusOr<double> Decode(int batch, int context, int steps);
 
+  // Runs `tokens` tokens in sequences that are all there at once, at most 512 each.
+  absl::Status Fill(int64_t tokens);
+
   const cpu::CpuBackend& backend() const { return *backend_; }
 
  private:
   ModelBench() = default;
 
   std::vector<int32_t> Tokens(int count) const;
+  absl::Status FeedPrompt(testing::PagedRunner::Sequence* sequence, int tokens);
   absl::Status Feed(const std::vector<testing::PagedRunner::Sequence*>& sequences,
                     const std::vector<int32_t>& tokens);
 

@@ -14,6 +14,7 @@
 #include "tests/golden/smollm2_goldens.h"
 #include "tests/support/compare.h"
 #include "tests/support/paged_runner.h"
+#include "tests/support/perplexity.h"
 #include "tests/support/test_files.h"
 
 namespace tokend {
@@ -188,11 +189,9 @@ TEST_P(CpuSmolLm2Test, Text) {
     divergence += Divergence(row.logits, logits[static_cast<size_t>(row.position)]);
   }
   divergence /= static_cast<double>(text.rows.size());
-  double sum = 0;
-  for (size_t i = 0; i + 1 < text.ids.size(); ++i) {
-    sum += testing::LogSoftmax(logits[i])[static_cast<size_t>(text.ids[i + 1])];
-  }
-  const double perplexity = std::exp(-sum / static_cast<double>(text.ids.size() - 1));
+  testing::Perplexity sum;
+  for (size_t i = 0; i + 1 < text.ids.size(); ++i) sum.Add(logits[i], text.ids[i + 1]);
+  const double perplexity = sum.value();
   std::printf(
       "%-16s perplexity %.4f (reference %.4f, llama.cpp %.4f), divergence %.2e "
       "(llama.cpp %.2e), worst row %.2e of std\n",

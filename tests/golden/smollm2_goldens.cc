@@ -1,7 +1,5 @@
 #include "tests/golden/smollm2_goldens.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <fstream>
 
@@ -44,17 +42,6 @@ std::vector<GoldenTop> ReadTop(const nlohmann::json& json) {
   return top;
 }
 
-template <typename T>
-std::vector<double> LogSoftmaxOf(const std::vector<T>& logits) {
-  const double top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const T logit : logits) sum += std::exp(static_cast<double>(logit) - top);
-  std::vector<double> out;
-  out.reserve(logits.size());
-  for (const T logit : logits) out.push_back(static_cast<double>(logit) - top - std::log(sum));
-  return out;
-}
-
 }  // namespace
 
 SmolLm2Goldens LoadSmolLm2Goldens() {
@@ -85,8 +72,5 @@ SmolLm2Goldens LoadSmolLm2Goldens() {
   goldens.peer_mean_first_error = peer.at("mean_first_top20_error");
   return goldens;
 }
-
-std::vector<double> LogSoftmax(const std::vector<float>& logits) { return LogSoftmaxOf(logits); }
-std::vector<double> LogSoftmax(const std::vector<double>& logits) { return LogSoftmaxOf(logits); }
 
 }  // namespace tokend::testing

@@ -49,10 +49,6 @@ struct SmolLm2Goldens {
 
 SmolLm2Goldens LoadSmolLm2Goldens();
 
-// Natural logarithm of the softmax.
-std::vector<double> LogSoftmax(const std::vector<float>& logits);
-std::vector<double> LogSoftmax(const std::vector<double>& logits);
-
 }  // namespace tokend::testing
 
 #endif  // TOKEND_TESTS_GOLDEN_SMOLLM2_GOLDENS_H_
