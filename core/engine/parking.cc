@@ -14,6 +14,10 @@ namespace {
 // What a resumed turn yields before it may be parked again.
 constexpr int64_t kTokensBetweenParks = 16;
 
+// Parks a running turn without a step or an end between them, beyond which pages
+// that should be there cannot be had.
+constexpr int kMostParksInVain = 4;
+
 // Whether `a`, which started after `b`, is parked before it: the later one,
 // unless only the other waits for its reader.
 bool GivesWayBefore(const Turn& a, const Turn& b) { return a.paused() || !b.paused(); }
@@ -119,7 +123,7 @@ bool Scheduler::FreePagesFor(Turn& turn, const absl::Status& cause) {
     }
   }
   TOKEND_CHECK(victim != nullptr);
-  if (!others) {
+  if (!others || parks_in_vain_ > kMostParksInVain * options_.max_running) {
     EndAlone(turn, cause);
     return false;
   }
@@ -128,7 +132,7 @@ bool Scheduler::FreePagesFor(Turn& turn, const absl::Status& cause) {
   return victim != &turn;
 }
 
-// Alone it has all that can be had: as full as a context can be.
+// It has all that can be had: as full as a context can be.
 void Scheduler::EndAlone(Turn& turn, const absl::Status& cause) {
   if (!turn.decoding()) return Fail(turn, cause);
   Ending ending;
@@ -139,6 +143,7 @@ void Scheduler::EndAlone(Turn& turn, const absl::Status& cause) {
 
 void Scheduler::Park(Turn& turn) {
   ++parks_;
+  ++parks_in_vain_;
   turn.branch->Park();
   turn.pages_to_fit = 0;
   if (turn.timer.phase() != PhaseTimer::kParked) {

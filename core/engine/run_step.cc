@@ -75,6 +75,7 @@ absl::Status Scheduler::PrepareTurn(Turn& turn, int* rows) {
 void Scheduler::FinishStep(const ops::StepOutput& output, absl::Duration took) {
   const absl::Duration now = parts_.clock->Monotonic();
   cost_.Observe(batch_.rows(), took);
+  parks_in_vain_ = 0;
   base::StepReport report;
   report.duration = took;
   int drawn = 0;

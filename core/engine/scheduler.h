@@ -131,6 +131,7 @@ class Scheduler {
   std::vector<int32_t> tokens_;  // scratch
   int64_t closed_turns_ = 0;
   int64_t parks_ = 0;
+  int parks_in_vain_ = 0;                // since a step ran or a turn ended
   std::optional<absl::Status> failure_;  // of the backend
   bool failure_told_ = false;
 };

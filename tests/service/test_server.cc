@@ -63,7 +63,7 @@ TestServer::TestServer(const TestServerOptions& options)
 
 void TestServer::MakeEngine(const TestServerOptions& options) {
   backend_.on_forward = [this](const ops::StepBatch&) { return OnForward(); };
-  EXPECT_TRUE(backend_.AllocateArena(options.pages).ok());
+  EXPECT_TRUE(tags_.AllocateArena(options.pages).ok());
   kv::StoreOptions store;
   store.layers = options.layers;
   store.page_tokens = backend_.options().page_tokens;
@@ -74,9 +74,9 @@ void TestServer::MakeEngine(const TestServerOptions& options) {
   for (const service::PrincipalSettings& principal : options.principals) {
     if (principal.quota_pages) store.quota_pages[principal.name] = *principal.quota_pages;
   }
-  store.hooks = &hooks_;
-  store_ = kv::SessionStore::Create(store, &backend_, base::RealClock(), &observer_).value();
-  engine_ = engine::Engine::Create(options.engine, {&backend_, store_.get(), &TinyTokenizer(),
+  store.hooks = &tags_;
+  store_ = kv::SessionStore::Create(store, &tags_, base::RealClock(), &observer_).value();
+  engine_ = engine::Engine::Create(options.engine, {&tags_, store_.get(), &TinyTokenizer(),
                                                     options.chat ? &TinyChat() : nullptr,
                                                     base::RealClock(), &observer_})
                 .value();
@@ -96,6 +96,7 @@ TestServer::~TestServer() {
   server_->Shutdown(absl::ZeroDuration());
   engine_.reset();
   EXPECT_TRUE(backend_.problems().empty()) << backend_.problems().front();
+  EXPECT_TRUE(tags_.problems().empty()) << tags_.problems().front();
 }
 
 std::shared_ptr<grpc::Channel> TestServer::Channel(const grpc::ChannelArguments& arguments) {

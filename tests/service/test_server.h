@@ -27,7 +27,7 @@
 #include "service/session_service.h"
 #include "tests/core/engine/harness.h"
 #include "tests/support/fake_backend.h"
-#include "tests/support/page_freed_hook.h"
+#include "tests/support/shadow_tags.h"
 
 namespace tokend::testing {
 
@@ -87,7 +87,8 @@ class TestServer {
   absl::Duration step_time_ ABSL_GUARDED_BY(mu_) = absl::ZeroDuration();
 
   FakeBackend backend_;
-  PageFreedHook hooks_{[this](base::PageId page) { backend_.Poison(page); }};
+  ShadowTags tags_{&backend_, backend_.options().page_tokens,
+                   [this](base::PageId page) { backend_.Poison(page); }};
   CountingObserver observer_;
   std::unique_ptr<kv::SessionStore> store_;
   std::unique_ptr<engine::Engine> engine_;

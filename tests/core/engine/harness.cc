@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
 #include "gtest/gtest.h"
+#include "tests/core/kv/store_audit.h"
 #include "tests/support/gguf_writer.h"
 
 namespace tokend::testing {
@@ -216,21 +217,22 @@ CountingObserver::Counts CountingObserver::counts() const {
 Harness::Harness(const HarnessOptions& options)
     : backend_(options.backend),
       real_backend_(options.real_backend),
-      hooks_(real_backend_ != nullptr ? options.on_page_freed
-                                      : [this](base::PageId page) { backend_.Poison(page); }) {
-  ops::Backend* const backend = parts().backend;
-  TOKEND_CHECK(backend->AllocateArena(options.pages).ok());
+      tags_(
+          real_backend_ != nullptr ? real_backend_.get() : &backend_, options.backend.page_tokens,
+          real_backend_ != nullptr ? options.on_page_freed
+                                   : [this](base::PageId page) { backend_.Poison(page); }) {
+  TOKEND_CHECK(tags_.AllocateArena(options.pages).ok());
   kv::StoreOptions store;
   store.layers = options.backend.layers;
   store.page_tokens = options.backend.page_tokens;
   store.pages = options.pages;
-  store.page_bytes = backend->info().page_bytes;
+  store.page_bytes = tags_.info().page_bytes;
   store.context_tokens = options.engine.context_tokens;
   store.model_fingerprint = "fake";
   store.share_prefixes = options.share_prefixes;
   store.quota_pages = options.quota_pages;
-  store.hooks = &hooks_;
-  store_ = kv::SessionStore::Create(store, backend, &clock_, &observer_).value();
+  store.hooks = &tags_;
+  store_ = kv::SessionStore::Create(store, &tags_, &clock_, &observer_).value();
   engine::EngineOptions engine = options.engine;
   engine.page_tokens = options.backend.page_tokens;
   scheduler_ = std::make_unique<engine::Scheduler>(engine, parts());
@@ -248,6 +250,8 @@ Harness::~Harness() {
   scheduler_.reset();
   store_->Maintain();
   for (const std::string& problem : backend_.problems()) ADD_FAILURE() << problem;
+  for (const std::string& problem : tags_.problems()) ADD_FAILURE() << problem;
+  for (const std::string& broken : kv::StoreAudit(store_.get()).Check()) ADD_FAILURE() << broken;
   const kv::PageCounts pages = store_->Snapshot().pages;
   EXPECT_EQ(pages.free + pages.cached + pages.private_pages + pages.shared + pages.pinned +
                 pages.quarantined,
@@ -256,9 +260,7 @@ Harness::~Harness() {
 }
 
 engine::Engine::Parts Harness::parts() {
-  ops::Backend* backend = &backend_;
-  if (real_backend_ != nullptr) backend = real_backend_.get();
-  return {backend, store_.get(), &TinyTokenizer(), &TinyChat(), &clock_, &observer_};
+  return {&tags_, store_.get(), &TinyTokenizer(), &TinyChat(), &clock_, &observer_};
 }
 
 std::shared_ptr<RecordingSink> Harness::Submit(engine::Request request) {

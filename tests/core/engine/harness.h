@@ -20,7 +20,7 @@
 #include "core/tokenizer/chat_template.h"
 #include "core/tokenizer/tokenizer.h"
 #include "tests/support/fake_backend.h"
-#include "tests/support/page_freed_hook.h"
+#include "tests/support/shadow_tags.h"
 
 namespace tokend::testing {
 
@@ -129,6 +129,7 @@ class Harness {
   engine::Scheduler& scheduler() { return *scheduler_; }
   kv::SessionStore& store() { return *store_; }
   FakeBackend& backend() { return backend_; }  // unused beside a real one
+  ShadowTags& tags() { return tags_; }
   base::ManualClock& clock() { return clock_; }
   CountingObserver::Counts counts() const { return observer_.counts(); }
   engine::Engine::Parts parts();
@@ -158,7 +159,7 @@ class Harness {
   CountingObserver observer_;
   FakeBackend backend_;
   const std::shared_ptr<ops::Backend> real_backend_;
-  PageFreedHook hooks_;
+  ShadowTags tags_;
   std::unique_ptr<kv::SessionStore> store_;
   std::unique_ptr<engine::Scheduler> scheduler_;
   absl::Duration fixed_;

@@ -8,7 +8,6 @@
 #include "core/base/error.h"
 #include "core/kv/page_pool.h"
 #include "tests/core/kv/kv_harness.h"
-#include "tests/support/page_freed_hook.h"
 
 namespace tokend::kv {
 namespace {
@@ -38,8 +37,11 @@ TEST(PagePoolTest, ALayersPagesAreNeighbours) {
 
 TEST(PagePoolTest, EveryPageIsHandedOutWhateverTheOrder) {
   std::minstd_rand random(5);
-  std::vector<base::PageId> freed;
-  testing::PageFreedHook hook([&](base::PageId page) { freed.push_back(page); });
+  struct Hook : StoreHooks {
+    void OnFreed(base::PageId page) override { freed.push_back(page); }
+    std::vector<base::PageId> freed;
+  } hook;
+  std::vector<base::PageId>& freed = hook.freed;
   PagePool pool(3, 16 * 4 + 7, &hook);
   std::vector<PageRef> pages;
   int64_t frees = 0;
