@@ -22,15 +22,6 @@ constexpr int kMaxBatch = 8;
 constexpr int kLongContext = 4096;
 constexpr int64_t kMaxTokens = kLongContext + kMaxBatch * kDecodeSteps + 512;
 
-absl::StatusOr<double> MedianOf(absl::FunctionRef<absl::StatusOr<double>()> measure) {
-  std::vector<double> rates;
-  for (int run = 0; run < kRuns; ++run) {
-    TOKEND_ASSIGN_OR_RETURN(const double rate, measure());
-    rates.push_back(rate);
-  }
-  return Median(std::move(rates));
-}
-
 constexpr std::pair<cpu::Phase, absl::string_view> kPhases[] = {
     {cpu::Phase::kEmbed, "embed"},
     {cpu::Phase::kQkv, "qkv"},
@@ -56,11 +47,11 @@ absl::Status RunDecodeBench(
         ModelBench::Create(model->plan(), threads, activations, base::KvDtype::kF16, kMaxTokens));
     const std::string mode(base::ActivationsName(activations));
     TOKEND_ASSIGN_OR_RETURN(const double prefill,
-                            MedianOf([&] { return bench->Prefill(kPromptTokens); }));
+                            MedianOf(kRuns, [&] { return bench->Prefill(kPromptTokens); }));
     report(absl::StrCat(mode, "_prefill_", kPromptTokens), prefill, "tokens/s");
     const cpu::StepProfile before = bench->backend().profile();
     TOKEND_ASSIGN_OR_RETURN(const double decode,
-                            MedianOf([&] { return bench->Decode(1, 1, kDecodeSteps); }));
+                            MedianOf(kRuns, [&] { return bench->Decode(1, 1, kDecodeSteps); }));
     const cpu::StepProfile after = bench->backend().profile();
     report(absl::StrCat(mode, "_decode"), decode, "tokens/s");
     for (const auto& [phase, name] : kPhases) {
@@ -68,16 +59,18 @@ absl::Status RunDecodeBench(
       report(absl::StrCat(mode, "_decode_", name), nanos / 1000 / (kRuns * (kDecodeSteps + 1)),
              "us");
     }
-    TOKEND_ASSIGN_OR_RETURN(const double batch,
-                            MedianOf([&] { return bench->Decode(kMaxBatch, 1, kDecodeSteps); }));
+    TOKEND_ASSIGN_OR_RETURN(const double batch, MedianOf(kRuns, [&] {
+                              return bench->Decode(kMaxBatch, 1, kDecodeSteps);
+                            }));
     report(absl::StrCat(mode, "_decode_batch_", kMaxBatch), batch, "tokens/s");
   }
   for (const base::KvDtype kv : {base::KvDtype::kF16, base::KvDtype::kInt8}) {
     TOKEND_ASSIGN_OR_RETURN(
         const auto bench,
         ModelBench::Create(model->plan(), threads, base::Activations::kInt16, kv, kMaxTokens));
-    TOKEND_ASSIGN_OR_RETURN(const double decode,
-                            MedianOf([&] { return bench->Decode(1, kLongContext, kDecodeSteps); }));
+    TOKEND_ASSIGN_OR_RETURN(const double decode, MedianOf(kRuns, [&] {
+                              return bench->Decode(1, kLongContext, kDecodeSteps);
+                            }));
     report(absl::StrCat("kv_", base::KvDtypeName(kv), "_decode_context_", kLongContext), decode,
            "tokens/s");
   }

@@ -35,22 +35,14 @@ constexpr int64_t kSmallArena = 512;
 constexpr int64_t kArenaTokens = 4096;
 constexpr double kMostMemoryError = 0.01;
 
-absl::StatusOr<double> MedianOf(absl::FunctionRef<absl::StatusOr<double>()> measure) {
-  std::vector<double> rates;
-  for (int run = 0; run < kRuns; ++run) {
-    TOKEND_ASSIGN_OR_RETURN(const double rate, measure());
-    rates.push_back(rate);
-  }
-  return Median(std::move(rates));
-}
-
 // The next token behind `context` tokens: one row over the cache, or all rows anew.
 absl::Status ReportReuse(ModelBench* bench, Report* report) {
   for (const int context : kContexts) {
-    TOKEND_ASSIGN_OR_RETURN(const double decode,
-                            MedianOf([&] { return bench->Decode(1, context, kDecodeSteps); }));
+    TOKEND_ASSIGN_OR_RETURN(const double decode, MedianOf(kRuns, [&] {
+                              return bench->Decode(1, context, kDecodeSteps);
+                            }));
     TOKEND_ASSIGN_OR_RETURN(const double prefill,
-                            MedianOf([&] { return bench->Prefill(context + 1); }));
+                            MedianOf(kRuns, [&] { return bench->Prefill(context + 1); }));
     const double cached = 1 / decode;
     const double recomputed = (context + 1) / prefill;
     report->Add(absl::StrCat("cached_context_", context), 1e3 * cached, "ms/token");
@@ -62,7 +54,8 @@ absl::Status ReportReuse(ModelBench* bench, Report* report) {
 
 absl::Status ReportBatch(ModelBench* bench, Report* report) {
   const auto rate = [&](int batch) {
-    return MedianOf([bench, batch] { return bench->Decode(batch, kBatchContext, kDecodeSteps); });
+    return MedianOf(kRuns,
+                    [bench, batch] { return bench->Decode(batch, kBatchContext, kDecodeSteps); });
   };
   TOKEND_ASSIGN_OR_RETURN(const double alone, rate(1));
   TOKEND_ASSIGN_OR_RETURN(const double batched, rate(kBatch));

@@ -26,6 +26,15 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+absl::StatusOr<double> MedianOf(int runs, absl::FunctionRef<absl::StatusOr<double>()> measure) {
+  std::vector<double> rates;
+  for (int run = 0; run < runs; ++run) {
+    TOKEND_ASSIGN_OR_RETURN(const double rate, measure());
+    rates.push_back(rate);
+  }
+  return Median(std::move(rates));
+}
+
 absl::StatusOr<std::unique_ptr<ModelBench>> ModelBench::Create(const ops::ModelPlan& plan,
                                                                int threads,
                                                                base::Activations activations,

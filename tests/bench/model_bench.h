@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "core/base/dtype.h"
 #include "core/cpu/cpu_backend.h"
@@ -14,6 +15,8 @@
 namespace tokend::bench {
 
 double Median(std::vector<double> values);
+// Of so many runs; the first error, if one fails.
+absl::StatusOr<double> MedianOf(int runs, absl::FunctionRef<absl::StatusOr<double>()> measure);
 
 // The bare CPU backend on a model. Each call is one measurement.
 class ModelBench {
