@@ -28,7 +28,7 @@ void RopeAngles::Fill(int64_t position, float* out) const {
 }
 
 void RopeAngles::StartStep(const ops::StepBatch& batch) {
-  sinks_.clear();
+  sink_count_ = 0;
   int64_t last = -1;
   for (const ops::StepSequence& sequence : batch.sequences) {
     for (const ops::LayerKv& layer : sequence.layers) {
@@ -36,11 +36,13 @@ void RopeAngles::StartStep(const ops::StepBatch& batch) {
       const int64_t position = layer.mask.SinkPosition(end);
       if (position == end || position == last) continue;
       last = position;
-      bool known = false;
-      for (const Sink& sink : sinks_) known = known || sink.position == position;
-      if (known) continue;
-      sinks_.push_back({position, std::vector<float>(static_cast<size_t>(stride_))});
-      Fill(position, sinks_.back().angles.data());
+      if (FindSink(position) != nullptr) continue;
+      if (sink_count_ == sinks_.size()) {
+        sinks_.push_back({0, std::vector<float>(static_cast<size_t>(stride_))});
+      }
+      Sink& sink = sinks_[sink_count_++];
+      sink.position = position;
+      Fill(position, sink.angles.data());
     }
   }
 }
@@ -53,10 +55,16 @@ RopeAngleRow RopeAngles::SinkRow(int64_t row, int64_t position,
                                  const ops::AttentionMask& mask) const {
   const int64_t from = mask.SinkPosition(position);
   if (from == position) return Row(row);
-  for (const Sink& sink : sinks_) {
-    if (sink.position == from) return View(sink.angles.data());
+  const Sink* const sink = FindSink(from);
+  TOKEND_CHECK(sink != nullptr);
+  return View(sink->angles.data());
+}
+
+const RopeAngles::Sink* RopeAngles::FindSink(int64_t position) const {
+  for (size_t i = 0; i < sink_count_; ++i) {
+    if (sinks_[i].position == position) return &sinks_[i];
   }
-  TOKEND_CHECK(false);
+  return nullptr;
 }
 
 }  // namespace tokend::cpu

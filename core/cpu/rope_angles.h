@@ -33,6 +33,8 @@ class RopeAngles {
   };
 
   void Fill(int64_t position, float* out) const;
+  // Of this step; nullptr: it has none there.
+  const Sink* FindSink(int64_t position) const;
   RopeAngleRow View(const float* at) const {
     return {at, at + rope_.dims, rope_.dims, rope_.pairing == ops::RopePairing::kHalves};
   }
@@ -40,7 +42,8 @@ class RopeAngles {
   const ops::Rope& rope_;
   const int64_t stride_;     // cos and sin of each dimension
   std::vector<float> rows_;  // [max_rows][2][dims]
-  std::vector<Sink> sinks_;  // one per distinct sink position
+  std::vector<Sink> sinks_;  // one per distinct sink position, then spare ones
+  size_t sink_count_ = 0;
 };
 
 }  // namespace tokend::cpu

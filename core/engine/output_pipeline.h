@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,7 +55,7 @@ class OutputPipeline {
   const tokenizer::Tokenizer* const tokenizer_;
   sampling::StopMatcher matcher_;
   tokenizer::IncrementalDecoder decoder_;
-  std::deque<Waiting> waiting_;
+  std::vector<Waiting> waiting_;
   std::string bytes_;        // of the waiting tokens
   size_t sent_bytes_ = 0;    // offset of bytes_[0]
   int32_t sent_tokens_ = 0;  // index of waiting_[0]

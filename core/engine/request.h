@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/time/time.h"
 #include "core/kv/types.h"
 #include "core/ops/sampling_params.h"
@@ -91,7 +92,7 @@ struct Delta {
   std::string text;           // whole code points; invalid bytes as U+FFFD
   std::string raw;            // the exact bytes, always
   bool text_is_exact = true;  // false: `raw` differs from `text`
-  std::vector<int32_t> token_ids;
+  absl::InlinedVector<int32_t, 4> token_ids;
   std::vector<TokenLogprob> logprobs;  // one for each token, if asked for
   int32_t index = 0;                   // of token_ids[0] in the turn's output
 };

@@ -7,7 +7,6 @@
 #include "core/base/status_macros.h"
 #include "core/engine/errors.h"
 #include "core/engine/scheduler.h"
-#include "core/engine/step_plan.h"
 
 namespace tokend::engine {
 void Scheduler::PauseSlowReaders(absl::Duration now) {
@@ -24,35 +23,34 @@ void Scheduler::PauseSlowReaders(absl::Duration now) {
   }
 }
 
-std::vector<int> Scheduler::Plan() {
+void Scheduler::Plan() {
   StepLimits limits;
   limits.max_batch_tokens = options_.max_batch_tokens;
   limits.prefill_chunk_tokens = options_.prefill_chunk_tokens;
   limits.page_tokens = options_.page_tokens;
   limits.target = options_.step_time_target;
-  std::vector<StepDemand> demands;
-  demands.reserve(running_.size());
+  demands_.clear();
   for (const auto& turn : running_) {
     StepDemand demand;
     if (turn->timer.phase() != PhaseTimer::kParked) demand.rows = turn->branch->step_rows();
     demand.decode = turn->decoding() && turn->rows_left() == 1;
     limits.hurry = limits.hurry || turn->request.deadline != absl::InfiniteDuration();
-    demands.push_back(demand);
+    demands_.push_back(demand);
   }
-  return PlanStep(demands, limits, cost_);
+  PlanStep(demands_, limits, cost_, &rows_);
 }
 
-absl::Status Scheduler::Prepare(std::vector<int>& rows) {
+absl::Status Scheduler::Prepare() {
   batch_.Clear();
   if (failure_.has_value()) return absl::OkStatus();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] > 0 && running_[i]->awake()) {
-      TOKEND_RETURN_IF_ERROR(PrepareTurn(*running_[i], &rows[i]));
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (rows_[i] > 0 && running_[i]->awake()) {
+      TOKEND_RETURN_IF_ERROR(PrepareTurn(*running_[i], &rows_[i]));
     }
   }
   // A turn prepared early may have given its pages to one before it.
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] > 0 && running_[i]->awake()) batch_.Add(running_[i].get(), rows[i]);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (rows_[i] > 0 && running_[i]->awake()) batch_.Add(running_[i].get(), rows_[i]);
   }
   return absl::OkStatus();
 }

@@ -126,8 +126,8 @@ absl::StatusOr<bool> Scheduler::StepOnce() {
   StartWaiting();
   Sweep();
   bool ran = false;
-  std::vector<int> rows = Plan();
-  absl::Status status = Prepare(rows);
+  Plan();
+  absl::Status status = Prepare();
   Sweep();
   if (status.ok() && batch_.rows() > 0) {
     const absl::Duration before = parts_.clock->Monotonic();

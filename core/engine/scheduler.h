@@ -14,6 +14,7 @@
 #include "core/engine/rate_window.h"
 #include "core/engine/step_batch.h"
 #include "core/engine/step_cost.h"
+#include "core/engine/step_plan.h"
 #include "core/engine/turn.h"
 #include "core/engine/turn_registry.h"
 #include "core/sampling/sampler.h"
@@ -99,9 +100,9 @@ class Scheduler {
   void Park(Turn& turn);
 
   // run_step.cc: one step.
-  std::vector<int> Plan();
+  void Plan();
   void PauseSlowReaders(absl::Duration now);
-  absl::Status Prepare(std::vector<int>& rows);
+  absl::Status Prepare();
   absl::Status PrepareTurn(Turn& turn, int* rows);
   void FinishStep(const ops::StepOutput& output, absl::Duration took);
   void FinishPrefillRows(Turn& turn, int rows);
@@ -128,7 +129,10 @@ class Scheduler {
   sampling::Sampler sampler_;
   StepCost cost_;
   StepBatchBuilder batch_;
-  std::vector<int32_t> tokens_;  // scratch
+  // Scratch, so that a step takes no memory.
+  std::vector<int32_t> tokens_;
+  std::vector<StepDemand> demands_;  // of running_
+  std::vector<int> rows_;            // of running_
   int64_t closed_turns_ = 0;
   int64_t parks_ = 0;
   int parks_in_vain_ = 0;                // since a step ran or a turn ended

@@ -152,6 +152,8 @@ void Scheduler::Start(Turn& turn, absl::Duration now) {
     turn.penalties.AddContext(tokens_);
   }
   turn.prepared = {};
+  turn.branch->Reserve(turn.output_position() + turn.limit.tokens);
+  turn.output_tokens.reserve(static_cast<size_t>(turn.limit.tokens));
   turn.prefilled = turn.branch->computed();
   turn.timer.Enter(PhaseTimer::kPrefill, now);
   parts_.observer->OnQueue(turn.timer.Total(now));

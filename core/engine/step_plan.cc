@@ -10,13 +10,13 @@ constexpr int kFirstChunk = 128;
 
 }  // namespace
 
-std::vector<int> PlanStep(absl::Span<const StepDemand> demands, const StepLimits& limits,
-                          const StepCost& cost) {
-  std::vector<int> rows(demands.size());
+void PlanStep(absl::Span<const StepDemand> demands, const StepLimits& limits, const StepCost& cost,
+              std::vector<int>* rows) {
+  rows->assign(demands.size(), 0);
   int decode_rows = 0;
   for (size_t i = 0; i < demands.size(); ++i) {
     if (!demands[i].decode || demands[i].rows == 0) continue;
-    rows[i] = 1;
+    (*rows)[i] = 1;
     ++decode_rows;
   }
   int budget = limits.max_batch_tokens - decode_rows;
@@ -33,10 +33,9 @@ std::vector<int> PlanStep(absl::Span<const StepDemand> demands, const StepLimits
     if (demands[i].decode || demands[i].rows == 0) continue;
     int chunk = static_cast<int>(std::min<int64_t>(budget, demands[i].rows));
     if (!automatic) chunk = std::min(chunk, limits.prefill_chunk_tokens);
-    rows[i] = chunk;
+    (*rows)[i] = chunk;
     budget -= chunk;
   }
-  return rows;
 }
 
 }  // namespace tokend::engine

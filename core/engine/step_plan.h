@@ -28,11 +28,11 @@ struct StepLimits {
 // and new turns are only seen between steps.
 inline constexpr int kRelaxedSteps = 8;
 
-// Rows of each turn in the next step, by `demands` (in the order of admission):
+// `rows`: of each turn in the next step, by `demands` (in the order of admission):
 // each decode row, then prefill until the budget is spent, in order. Prefill gets
 // at least a page's worth, however slow the steps are.
-std::vector<int> PlanStep(absl::Span<const StepDemand> demands, const StepLimits& limits,
-                          const StepCost& cost);
+void PlanStep(absl::Span<const StepDemand> demands, const StepLimits& limits, const StepCost& cost,
+              std::vector<int>* rows);
 
 }  // namespace tokend::engine
 

@@ -16,6 +16,7 @@ int64_t Branch::computed() const { return state_->computed(); }
 int64_t Branch::step_rows() const { return state_->step_rows(); }
 const RetentionPolicy& Branch::retention() const { return state_->layout().policy; }
 const Conversation& Branch::conversation() const { return state_->base().conversation; }
+void Branch::Reserve(int64_t tokens) { state_->Reserve(tokens); }
 void Branch::Append(absl::Span<const int32_t> tokens) { state_->Append(tokens); }
 void Branch::ReadTokens(int64_t begin, int64_t end, std::vector<int32_t>* out) const {
   state_->ReadTokens(begin, end, out);

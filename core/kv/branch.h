@@ -60,6 +60,8 @@ class Branch {
   // The base's, cut where it was cut. May be null.
   const Conversation& conversation() const;
 
+  // Takes memory for `tokens` tokens in all, so that computing them takes none.
+  void Reserve(int64_t tokens);
   void Append(absl::Span<const int32_t> tokens);
   // The tokens of [begin, end), e.g. the next chunk or the penalty window.
   // Appended to `out`. Any of the base or of this branch.

@@ -117,7 +117,7 @@ absl::Status BranchState::PrepareLeadIn(int64_t count) {
   TOKEND_RETURN_IF_ERROR(store_->MakeRoom(needed, base_.principal));
   const uint64_t root = store_->tree.Ancestor(current_.node(), -1)->digest;
   for (int64_t node = lead_node_ + held; node <= last; ++node) {
-    std::vector<PageRef>& pages = lead_pages_.emplace_back(layout_->layers);
+    std::vector<PageRef>& pages = lead_pages_.emplace_back(store_->tree.NewPages());
     for (int layer = 0; layer < layout_->layers; ++layer) {
       if (!stores(node, layer)) continue;
       const bool first = lead_pages_.size() == 1;
@@ -186,7 +186,8 @@ void BranchState::AdvanceLeadIn(int64_t count) {
   while (!lead_pages_.empty() &&
          std::none_of(lead_pages_.front().begin(), lead_pages_.front().end(),
                       [](const PageRef& page) { return static_cast<bool>(page); })) {
-    lead_pages_.pop_front();
+    store_->tree.GiveBack(std::move(lead_pages_.front()));
+    lead_pages_.erase(lead_pages_.begin());
     ++lead_node_;
   }
   if (computed_ == lead_in_->end) FinishLeadIn();
@@ -196,12 +197,12 @@ void BranchState::AdvanceLeadIn(int64_t count) {
 // left are exact.
 void BranchState::FinishLeadIn() {
   NodeTree& tree = store_->tree;
-  for (; !lead_pages_.empty(); lead_pages_.pop_front(), ++lead_node_) {
-    std::vector<PageRef>& pages = lead_pages_.front();
+  for (std::vector<PageRef>& pages : lead_pages_) {
     store_->branch_pages -= std::count_if(
         pages.begin(), pages.end(), [](const PageRef& page) { return static_cast<bool>(page); });
-    tree.Attach(tree.Ancestor(current_.node(), lead_node_), &pages, page_tokens_);
+    tree.Attach(tree.Ancestor(current_.node(), lead_node_++), std::move(pages), page_tokens_);
   }
+  lead_pages_.clear();
   computed_ = lead_in_->end;
   lead_in_.reset();
   derived_ = false;

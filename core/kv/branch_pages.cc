@@ -17,7 +17,9 @@ void BranchState::DeriveTables() {
     table_reach_[g] = Reachable(group.mask, current_.position(), page_tokens_);
     const std::vector<Node*> nodes =
         store_->tree.Reach(current_.node(), current_.position(), group.mask);
+    const int64_t most = (reserved_ + page_tokens_ - 1) / page_tokens_;
     for (int layer : group.layers) {
+      if (group.full()) tables_[layer].reserve(static_cast<size_t>(most));
       for (const Node* node : nodes) tables_[layer].push_back(node->pages[layer].id());
     }
   }
@@ -41,7 +43,7 @@ absl::Status BranchState::TakePages(int64_t last) {
   TOKEND_RETURN_IF_ERROR(store_->MakeRoom(nodes * layout_->layers, base_.principal));
   const uint64_t root = store_->tree.Ancestor(current_.node(), -1)->digest;
   for (int64_t index = last - nodes + 1; index <= last; ++index) {
-    std::vector<PageRef>& pages = prepared_.emplace_back(layout_->layers);
+    std::vector<PageRef>& pages = prepared_.emplace_back(store_->tree.NewPages());
     for (int layer = 0; layer < layout_->layers; ++layer) {
       std::vector<base::PageId>& table = tables_[layer];
       pages[layer] = store_->pool.Take({.root = root, .index = index, .layer = layer},
@@ -57,6 +59,7 @@ absl::Status BranchState::TakePages(int64_t last) {
 void BranchState::ReturnPages(size_t keep) {
   while (prepared_.size() > keep) {
     for (std::vector<base::PageId>& table : tables_) table.pop_back();
+    store_->tree.GiveBack(std::move(prepared_.back()));
     prepared_.pop_back();
     store_->branch_pages -= layout_->layers;
   }
@@ -128,8 +131,8 @@ void BranchState::FinishNode() {
   const int64_t begin = index * page_tokens_;
   std::vector<int32_t> scratch;
   Node* const node = FindOrAdd(current_.node(), Tokens(begin, begin + page_tokens_, &scratch));
-  store_->tree.Attach(node, &prepared_.front(), page_tokens_);
-  prepared_.pop_front();
+  store_->tree.Attach(node, std::move(prepared_.front()), page_tokens_);
+  prepared_.erase(prepared_.begin());
   store_->branch_pages -= layout_->layers;
   store_->tree.Extend(&current_, node);
   // Another branch may have been first with the same tokens: then its pages stay.

@@ -50,6 +50,11 @@ BranchState::~BranchState() {
   store_->tree.Drain(1024);
 }
 
+void BranchState::Reserve(int64_t tokens) {
+  reserved_ = tokens;
+  pending_.reserve(static_cast<size_t>(std::max<int64_t>(0, tokens - pending_start_)));
+}
+
 void BranchState::Append(absl::Span<const int32_t> tokens) {
   pending_.insert(pending_.end(), tokens.begin(), tokens.end());
 }
@@ -200,8 +205,8 @@ void BranchState::AttachPrepared(Node* node, int64_t computed) {
       std::min<int64_t>(std::min(computed, computed_) - node->index * page_tokens_, page_tokens_);
   if (!current_ || donor_ || prepared_.empty() || rows < 1) return;
   if (node->parent != current_.node()) return;
-  store_->tree.Attach(node, &prepared_.front(), static_cast<int>(rows));
-  prepared_.pop_front();
+  store_->tree.Attach(node, std::move(prepared_.front()), static_cast<int>(rows));
+  prepared_.erase(prepared_.begin());
   store_->branch_pages -= layout_->layers;
 }
 

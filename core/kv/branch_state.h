@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +46,7 @@ class BranchState {
   absl::Span<const ops::LayerKv> views() const { return views_; }
   BranchStats stats() const;
 
+  void Reserve(int64_t tokens);
   void Append(absl::Span<const int32_t> tokens);
   void ReadTokens(int64_t begin, int64_t end, std::vector<int32_t>* out) const;
   void MatchPrefix();
@@ -64,8 +64,8 @@ class BranchState {
     return donor_ ? donor_ : goal_ ? goal_ : current_ ? current_ : base_.claim;
   }
   std::array<const Claim*, 4> claims() const { return {&base_.claim, &current_, &donor_, &goal_}; }
-  const std::deque<std::vector<PageRef>>& prepared() const { return prepared_; }
-  const std::deque<std::vector<PageRef>>& lead_pages() const { return lead_pages_; }
+  const std::vector<std::vector<PageRef>>& prepared() const { return prepared_; }
+  const std::vector<std::vector<PageRef>>& lead_pages() const { return lead_pages_; }
 
   absl::StatusOr<VersionInfo> Commit(WriterState* writer, const CommitRequest& request);
 
@@ -128,6 +128,7 @@ class BranchState {
 
   int64_t pending_start_;         // a multiple of page_tokens
   std::vector<int32_t> pending_;  // tokens of positions from pending_start_ on
+  int64_t reserved_ = 0;          // tokens, by Reserve
   int64_t computed_ = 0;
   int64_t peak_;  // positions below it have had KV once
   bool matched_ = false;
@@ -139,7 +140,7 @@ class BranchState {
   Claim donor_;    // on the node whose first rows are to be copied into prepared_[0]
   int donor_rows_ = 0;
   // Pages, [layers] each, of the nodes from computed_ / page_tokens on.
-  std::deque<std::vector<PageRef>> prepared_;
+  std::vector<std::vector<PageRef>> prepared_;
 
   // While dropped KV of a windowed session is computed again: first the sinks, in
   // the usual way, up to sinks_end_; then the lead-in, on pages of its own. What
@@ -148,7 +149,7 @@ class BranchState {
   int64_t sinks_end_ = 0;
   Claim goal_;  // on the last node of the lead-in, at its end
   // Pages, [layers] each with gaps, of the nodes from lead_node_ on.
-  std::deque<std::vector<PageRef>> lead_pages_;
+  std::vector<std::vector<PageRef>> lead_pages_;
   int64_t lead_node_ = 0;
 
   // The page tables of ops::LayerKv, from the first Prepare on.

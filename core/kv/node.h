@@ -36,7 +36,7 @@ struct Node {
   int64_t index = -1;      // first position / page_tokens; a root's is -1
   uint64_t digest = 0;     // of the root and all tokens up to here
   const Layout* layout = nullptr;
-  absl::InlinedVector<int32_t, 16> tokens;
+  absl::InlinedVector<int32_t, 32> tokens;
 
   // Lifetime: a node goes when it has neither claims nor children nor pages.
   int32_t refs = 0;      // claims on it, and children with refs

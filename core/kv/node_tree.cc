@@ -22,7 +22,10 @@ NodeTree::NodeTree(PagePool* pool, int layers, int page_tokens, int digest_bits)
     : pool_(pool),
       layers_(layers),
       page_tokens_(page_tokens),
-      digest_mask_(digest_bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << digest_bits) - 1) {}
+      digest_mask_(digest_bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << digest_bits) - 1),
+      nodes_(layers, pool->total() / layers) {
+  index_.reserve(static_cast<size_t>(pool->total() / layers));
+}
 
 NodeTree::~NodeTree() {
   while (Drain(1 << 20)) {
@@ -79,7 +82,7 @@ Node* NodeTree::FindChild(Node* parent, absl::Span<const int32_t> tokens) const 
 }
 
 Node* NodeTree::AddChild(Node* parent, absl::Span<const int32_t> tokens) {
-  Node* node = new Node;
+  Node* node = nodes_.New();
   node->parent = parent;
   // Skip pointers with one a node: Myers 1983, "An applicative random-access stack".
   node->jump =
@@ -159,7 +162,7 @@ void NodeTree::DeleteIfUnused(Node* node) {
                                        : node->previous_sibling->next_sibling) = node->next_sibling;
     --parent->children;
     --node_count_;
-    delete node;
+    nodes_.Delete(node);
     node = parent;
   }
 }

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "core/base/check.h"
 #include "core/kv/node.h"
+#include "core/kv/node_pool.h"
 #include "core/kv/page_pool.h"
 
 namespace tokend::kv {
@@ -115,9 +116,13 @@ class NodeTree {
 
   // --- Pages. ---
 
+  // A list for the pages of a node that is still to be filled, [layers], all empty.
+  std::vector<PageRef> NewPages() { return nodes_.NewPages(); }
+  // Frees what the list holds. [engine]
+  void GiveBack(std::vector<PageRef> pages) { nodes_.GiveBack(std::move(pages)); }
   // Gives the node the pages, [layers], all or none of a group, of which it keeps
   // those that it lacks or that have more rows; the rest is freed. [engine]
-  void Attach(Node* node, std::vector<PageRef>* pages, int rows);
+  void Attach(Node* node, std::vector<PageRef> pages, int rows);
   // Pages without an owner that may go at once; behind them there may be more.
   int64_t loose_pages() const { return loose_pages_; }
   // Frees pages without an owner until `free` are free, a full group's last nodes
@@ -205,6 +210,7 @@ class NodeTree {
   const int layers_;
   const int page_tokens_;
   const uint64_t digest_mask_;
+  NodePool nodes_;
   std::map<std::string, std::unique_ptr<RootRecord>> roots_;
   absl::flat_hash_set<Node*, ChildHash, ChildEqual> index_;
   int64_t node_count_ = 0;

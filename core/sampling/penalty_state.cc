@@ -5,7 +5,9 @@ namespace tokend::sampling {
 PenaltyState::PenaltyState(const ops::SamplingParams& params)
     : repetition_(params.repetition_penalty != 1),
       output_(params.presence_penalty != 0 || params.frequency_penalty != 0) {
-  if (repetition_) window_.reserve(ops::kPenaltyWindowTokens);
+  if (!repetition_) return;
+  window_.reserve(ops::kPenaltyWindowTokens);
+  counts_.reserve(ops::kPenaltyWindowTokens + 1);
 }
 
 void PenaltyState::AddContext(absl::Span<const int32_t> tokens) {

@@ -66,44 +66,51 @@ StepCost MillisecondARow() {
   return cost;
 }
 
+std::vector<int> Plan(absl::Span<const StepDemand> demands, const StepLimits& limits,
+                      const StepCost& cost) {
+  std::vector<int> rows = {-1};
+  PlanStep(demands, limits, cost, &rows);
+  return rows;
+}
+
 TEST(PlanStepTest, DecodeRowsComeFirstThenPrefillInOrder) {
   const std::vector<StepDemand> demands = {{1000, false}, {1, true}, {0, true}, {9, false}};
-  EXPECT_THAT(PlanStep(demands, Limits(), MillisecondARow()), ElementsAre(49, 1, 0, 0));
+  EXPECT_THAT(Plan(demands, Limits(), MillisecondARow()), ElementsAre(49, 1, 0, 0));
   const std::vector<StepDemand> small = {{20, false}, {1, true}, {9, false}, {70, false}};
-  EXPECT_THAT(PlanStep(small, Limits(), MillisecondARow()), ElementsAre(20, 1, 9, 20));
+  EXPECT_THAT(Plan(small, Limits(), MillisecondARow()), ElementsAre(20, 1, 9, 20));
 }
 
 TEST(PlanStepTest, APageIsTheLeast) {
   StepLimits limits = Limits();
   limits.target = Ms(2);
   const std::vector<StepDemand> demands = {{1, true}, {1, true}, {1000, false}};
-  EXPECT_THAT(PlanStep(demands, limits, MillisecondARow()), ElementsAre(1, 1, 16));
+  EXPECT_THAT(Plan(demands, limits, MillisecondARow()), ElementsAre(1, 1, 16));
 }
 
 TEST(PlanStepTest, WithoutHurryStepsMayBeLonger) {
   StepLimits limits = Limits();
   limits.max_batch_tokens = 2048;
   const std::vector<StepDemand> demands = {{3000, false}};
-  EXPECT_THAT(PlanStep(demands, limits, MillisecondARow()), ElementsAre(400));
+  EXPECT_THAT(Plan(demands, limits, MillisecondARow()), ElementsAre(400));
   limits.hurry = true;
-  EXPECT_THAT(PlanStep(demands, limits, MillisecondARow()), ElementsAre(50));
+  EXPECT_THAT(Plan(demands, limits, MillisecondARow()), ElementsAre(50));
 }
 
 TEST(PlanStepTest, TheTokenCountIsTheCeiling) {
   StepCost fast;
   for (const int rows : {1, 10, 100}) fast.Observe(rows, absl::Microseconds(rows));
   const std::vector<StepDemand> demands = {{1, true}, {3000, false}, {1, true}};
-  EXPECT_THAT(PlanStep(demands, Limits(), fast), ElementsAre(1, 254, 1));
-  EXPECT_THAT(PlanStep(demands, Limits(), StepCost()), ElementsAre(1, 128, 1));
+  EXPECT_THAT(Plan(demands, Limits(), fast), ElementsAre(1, 254, 1));
+  EXPECT_THAT(Plan(demands, Limits(), StepCost()), ElementsAre(1, 128, 1));
 }
 
 TEST(PlanStepTest, AChunkSetByHandIsForEachTurn) {
   StepLimits limits = Limits();
   limits.prefill_chunk_tokens = 7;
   const std::vector<StepDemand> demands = {{1000, false}, {1, true}, {3, false}, {1000, false}};
-  EXPECT_THAT(PlanStep(demands, limits, MillisecondARow()), ElementsAre(7, 1, 3, 7));
+  EXPECT_THAT(Plan(demands, limits, MillisecondARow()), ElementsAre(7, 1, 3, 7));
   limits.max_batch_tokens = 10;
-  EXPECT_THAT(PlanStep(demands, limits, MillisecondARow()), ElementsAre(7, 1, 2, 0));
+  EXPECT_THAT(Plan(demands, limits, MillisecondARow()), ElementsAre(7, 1, 2, 0));
 }
 
 TEST(PlanStepTest, RandomPlansKeepTheirPromises) {
@@ -122,7 +129,7 @@ TEST(PlanStepTest, RandomPlansKeepTheirPromises) {
     StepLimits limits = Limits();
     limits.max_batch_tokens = 32 + static_cast<int>(rng() % 500);
     limits.prefill_chunk_tokens = rng() % 3 == 0 ? 1 + static_cast<int>(rng() % 100) : 0;
-    const auto rows = PlanStep(demands, limits, MillisecondARow());
+    const auto rows = Plan(demands, limits, MillisecondARow());
     ASSERT_EQ(rows.size(), demands.size());
     int prefill = 0;
     for (size_t i = 0; i < rows.size(); ++i) {

@@ -2,34 +2,15 @@
 // their size. Counts what goes through operator new.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "core/gguf/file.h"
 #include "tests/core/gguf/parse.h"
+#include "tests/support/allocations.h"
 #include "tests/support/gguf_writer.h"
-
-// GCC takes the malloc and free behind these operators for a mismatch.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-#endif
-
-namespace {
-std::atomic<size_t> g_allocated_bytes = 0;
-}
-
-void* operator new(size_t size) {
-  g_allocated_bytes += size;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace tokend::gguf {
 namespace {
 
+using ::tokend::testing::AllAllocations;
 using ::tokend::testing::Bytes;
 using ::tokend::testing::GgufWriter;
 
@@ -37,9 +18,9 @@ constexpr size_t kAllowance = 16 << 10;  // the File, messages, first blocks of 
 constexpr size_t kPerByte = 16;
 
 void ExpectBounded(const std::string& bytes) {
-  const size_t before = g_allocated_bytes;
+  const size_t before = AllAllocations().bytes;
   const auto file = ParseString(bytes);
-  const size_t allocated = g_allocated_bytes - before;
+  const size_t allocated = AllAllocations().bytes - before;
   EXPECT_LE(allocated, kAllowance + kPerByte * bytes.size())
       << bytes.size() << " bytes, " << file.status();
 }
@@ -48,9 +29,9 @@ constexpr uint64_t kHuge[] = {uint64_t{1} << 20,       uint64_t{1} << 32, uint64
                               (uint64_t{1} << 61) + 1, ~uint64_t{0},      ~uint64_t{0} - 31};
 
 TEST(AllocationTest, CounterWorks) {
-  const size_t before = g_allocated_bytes;
+  const size_t before = AllAllocations().bytes;
   std::vector<char> block(1 << 20);
-  EXPECT_GE(g_allocated_bytes - before, size_t{1} << 20);
+  EXPECT_GE(AllAllocations().bytes - before, size_t{1} << 20);
 }
 
 TEST(AllocationTest, HugeCountsInTheHeader) {
@@ -93,10 +74,10 @@ TEST(AllocationTest, ArraysReadBackAreBoundedToo) {
   const std::string bytes = writer.Build();
   const auto file = ParseString(bytes);
   ASSERT_TRUE(file.ok());
-  const size_t before = g_allocated_bytes;
+  const size_t before = AllAllocations().bytes;
   EXPECT_EQ((*file)->GetStrings("strings")->size(), 10000u);
   EXPECT_EQ((*file)->GetI32s("bytes")->size(), 10000u);
-  EXPECT_LE(g_allocated_bytes - before, kPerByte * bytes.size());
+  EXPECT_LE(AllAllocations().bytes - before, kPerByte * bytes.size());
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <thread>
 
 #include "core/base/error.h"
 #include "tests/core/tokenizer/test_vocabularies.h"
@@ -138,20 +137,6 @@ TEST(TokenizerTest, LongRuns) {
       EXPECT_EQ(*tokenizer->Detokenize(ids, false), text) << unit;
     }
   }
-}
-
-TEST(TokenizerTest, ManyThreadsGetTheSame) {
-  const auto tokenizer = TinyTokenizer("smollm");
-  std::mt19937_64 rng(1);
-  const std::string text = RandomText(rng, 2000);
-  const std::vector<int32_t> expected = Ids(*tokenizer, text);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (int round = 0; round < 10; ++round) EXPECT_EQ(Ids(*tokenizer, text), expected);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
