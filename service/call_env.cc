@@ -1,5 +1,7 @@
 #include "service/call_env.h"
 
+#include <chrono>
+
 #include "core/base/status_macros.h"
 #include "service/errors.h"
 #include "service/names.h"
@@ -17,12 +19,19 @@ constexpr absl::Duration kLoadingRetry = absl::Seconds(1);
 CallEnv::CallEnv(const Parts& parts)
     : parts_(parts), boot_id_(RandomUuid()), start_(parts.clock->Monotonic()) {}
 
-absl::StatusOr<std::string> CallEnv::Principal(const grpc::CallbackServerContext& context) const {
+CallInfo CallEnv::InfoOf(const grpc::CallbackServerContext& context) const {
+  CallInfo info;
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find("authorization");
-  std::optional<std::string> authorization;
-  if (found != metadata.end()) authorization.emplace(found->second.data(), found->second.size());
-  return parts_.auth->Authenticate(std::move(authorization));
+  if (found != metadata.end()) {
+    info.authorization.emplace(found->second.data(), found->second.size());
+  }
+  const auto deadline = context.deadline();
+  if (deadline != std::chrono::system_clock::time_point::max()) {
+    const auto left = deadline - std::chrono::system_clock::now();
+    info.deadline = clock()->Monotonic() + absl::FromChrono(left);
+  }
+  return info;
 }
 
 absl::StatusOr<const Serving*> CallEnv::serving() const {
@@ -41,10 +50,10 @@ v1::Model CallEnv::model() const {
   return model_;
 }
 
-absl::StatusOr<Caller> Enter(const CallEnv& env, const grpc::CallbackServerContext& context,
+absl::StatusOr<Caller> Enter(const CallEnv& env, const CallInfo& info,
                              const google::protobuf::Message& request) {
   Caller caller;
-  TOKEND_ASSIGN_OR_RETURN(caller.principal, env.Principal(context));
+  TOKEND_ASSIGN_OR_RETURN(caller.principal, env.Principal(info));
   TOKEND_RETURN_IF_ERROR(CheckNoUnknownFields(request));
   TOKEND_ASSIGN_OR_RETURN(caller.serving, env.serving());
   return caller;
@@ -55,7 +64,7 @@ grpc::ServerUnaryReactor* AnswerNow(
     const google::protobuf::Message& request,
     const std::function<absl::Status(const Caller& caller)>& handle) {
   auto* reactor = context->DefaultReactor();
-  const auto caller = Enter(env, *context, request);
+  const auto caller = Enter(env, env.InfoOf(*context), request);
   reactor->Finish(ToGrpcStatus(caller.ok() ? handle(*caller) : caller.status()));
   return reactor;
 }

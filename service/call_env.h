@@ -35,6 +35,12 @@ struct Serving {
   int64_t huge_page_bytes = 0;  // of the weights
 };
 
+// What a call says of itself besides its request.
+struct CallInfo {
+  std::optional<std::string> authorization;            // the header's value
+  absl::Duration deadline = absl::InfiniteDuration();  // on Clock::Monotonic()
+};
+
 // Shared by the services; outlives the server. Thread-safe.
 class CallEnv {
  public:
@@ -54,8 +60,11 @@ class CallEnv {
   const std::string& boot_id() const { return boot_id_; }
   absl::Duration uptime() const { return clock()->Monotonic() - start_; }
 
+  CallInfo InfoOf(const grpc::CallbackServerContext& context) const;
   // UNAUTHENTICATED.
-  absl::StatusOr<std::string> Principal(const grpc::CallbackServerContext& context) const;
+  absl::StatusOr<std::string> Principal(const CallInfo& info) const {
+    return parts_.auth->Authenticate(info.authorization);
+  }
 
   // From now on calls are served. `serving` outlives the server. Once.
   void Publish(const Serving* serving) { serving_.store(serving, std::memory_order_release); }
@@ -85,7 +94,7 @@ struct Caller {
 
 // The three checks in front of every call: caller, fields, model. `request` may
 // hold no field that this server does not know.
-absl::StatusOr<Caller> Enter(const CallEnv& env, const grpc::CallbackServerContext& context,
+absl::StatusOr<Caller> Enter(const CallEnv& env, const CallInfo& info,
                              const google::protobuf::Message& request);
 
 // A call that answers at once: `handle(caller)` fills the response.

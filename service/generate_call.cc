@@ -1,52 +1,40 @@
 #include "service/generate_call.h"
 
-#include <memory>
 #include <utility>
 
 #include "core/base/error.h"
 #include "service/errors.h"
-#include "service/status.h"
 
 namespace tokend::service {
-
-grpc::ServerUnaryReactor* GenerateCall::Start(const CallEnv* env,
-                                              grpc::CallbackServerContext* context,
-                                              const v1::GenerateRequest& request,
-                                              v1::GenerateResponse* response) {
-  auto call = std::make_shared<GenerateCall>(env, context, response);
-  call->KeepAlive();
-  call->Begin(request);
-  return call.get();
-}
 
 void GenerateCall::Begin(const v1::GenerateRequest& request) {
   const absl::Status status = Admit(request, request.turn(), [&]() -> absl::Status {
     return request.has_turn() ? absl::OkStatus() : base::InvalidField("turn", "required");
   });
   if (!status.ok()) {
-    Finish(ToGrpcStatus(status));
+    End(status);
     return;
   }
-  StartSendInitialMetadata();
+  SendMetadata();
 }
 
-void GenerateCall::OnSendInitialMetadataDone(bool) {
+void GenerateCall::MetadataSent() {
   std::optional<absl::Status> ended;
   {
     base::MutexLock lock(&mu_);
     metadata_sent_ = true;
     ended = ended_;
   }
-  if (ended.has_value()) Finish(ToGrpcStatus(*ended));
+  if (ended.has_value()) End(*ended);
 }
 
-void GenerateCall::End(const absl::Status& status) {
+void GenerateCall::TurnDone(const absl::Status& status) {
   {
     base::MutexLock lock(&mu_);
     ended_ = status;
     if (!metadata_sent_) return;
   }
-  Finish(ToGrpcStatus(status));
+  End(status);
 }
 
 void GenerateCall::OnStarted(const engine::Started& started) {
@@ -63,12 +51,12 @@ void GenerateCall::OnFinished(const engine::Finished& finished) {
   response_->mutable_token_ids()->Swap(all.mutable_token_ids());
   response_->mutable_logprobs()->Swap(all.mutable_logprobs());
   *response_->mutable_finished() = ToProto(finished);
-  End(absl::OkStatus());
+  TurnDone(absl::OkStatus());
 }
 
 void GenerateCall::OnFailed(const absl::Status& status) {
   TurnEnded(status, nullptr);
-  End(status);
+  TurnDone(status);
 }
 
 }  // namespace tokend::service

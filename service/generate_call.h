@@ -2,26 +2,19 @@
 #define TOKEND_SERVICE_GENERATE_CALL_H_
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include "service/turn_call.h"
 
 namespace tokend::service {
 
 // GenerationService.Generate: the same turn, collected.
-class GenerateCall : public grpc::ServerUnaryReactor, public TurnCall {
+class GenerateCall : public TurnCall {
  public:
-  static grpc::ServerUnaryReactor* Start(const CallEnv* env, grpc::CallbackServerContext* context,
-                                         const v1::GenerateRequest& request,
-                                         v1::GenerateResponse* response);
-
-  GenerateCall(const CallEnv* env, grpc::CallbackServerContext* context,
-               v1::GenerateResponse* response)
-      : TurnCall(env, context, "Generate"), response_(response) {}
-
-  // gRPC's.
-  void OnSendInitialMetadataDone(bool ok) override;
-  void OnCancel() override { ClientGone(); }
-  void OnDone() override { Release(); }
+  // `response` is good until End.
+  GenerateCall(const CallEnv* env, CallInfo info, v1::GenerateResponse* response)
+      : TurnCall(env, std::move(info), "Generate"), response_(response) {}
 
   // The engine's.
   void OnStarted(const engine::Started& started) override;
@@ -33,13 +26,22 @@ class GenerateCall : public grpc::ServerUnaryReactor, public TurnCall {
   absl::Duration BlockedSince() override { return absl::InfiniteDuration(); }
   int32_t TakenTokens() override { return 0; }
 
- private:
+ protected:
+  // Once, first.
   void Begin(const v1::GenerateRequest& request);
-  // Ends the call once the turn has ended and the initial metadata is out.
-  void End(const absl::Status& status);
+  // The initial metadata is out, or the connection is gone.
+  void MetadataSent();
 
-  v1::GenerateResponse* const response_;  // gRPC's; good until Finish
-  engine::Delta collected_;               // engine thread only
+  // Operations of the transport; the first ends with MetadataSent.
+  virtual void SendMetadata() = 0;
+  virtual void End(const absl::Status& status) = 0;
+
+ private:
+  // Ends the call once the turn has ended and the initial metadata is out.
+  void TurnDone(const absl::Status& status);
+
+  v1::GenerateResponse* const response_;
+  engine::Delta collected_;  // engine thread only
   bool metadata_sent_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mu_);
 };

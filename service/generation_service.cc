@@ -4,12 +4,12 @@
 
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
+#include "service/convert_output.h"
 #include "service/errors.h"
 #include "service/field_checks.h"
-#include "service/generate_call.h"
 #include "service/names.h"
 #include "service/status.h"
-#include "service/stream_call.h"
+#include "service/turn_reactors.h"
 
 namespace tokend::service {
 namespace {
@@ -30,19 +30,19 @@ absl::Status CheckStop(const v1::StopGenerationRequest& request) {
 grpc::ServerUnaryReactor* GenerationServiceImpl::Generate(grpc::CallbackServerContext* context,
                                                           const v1::GenerateRequest* request,
                                                           v1::GenerateResponse* response) {
-  return GenerateCall::Start(env_, context, *request, response);
+  return StartGenerate(env_, context, *request, response);
 }
 
 grpc::ServerWriteReactor<v1::StreamResponse>* GenerationServiceImpl::Stream(
     grpc::CallbackServerContext* context, const v1::StreamRequest* request) {
-  return StreamCall::Start(env_, context, *request);
+  return StartStream(env_, context, *request);
 }
 
 grpc::ServerUnaryReactor* GenerationServiceImpl::StopGeneration(
     grpc::CallbackServerContext* context, const v1::StopGenerationRequest* request,
     v1::StopGenerationResponse* response) {
   auto* reactor = context->DefaultReactor();
-  const auto caller = Enter(*env_, *context, *request);
+  const auto caller = Enter(*env_, env_->InfoOf(*context), *request);
   const absl::Status checked = caller.ok() ? CheckStop(*request) : caller.status();
   if (!checked.ok()) {
     reactor->Finish(ToGrpcStatus(checked));

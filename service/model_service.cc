@@ -18,7 +18,7 @@ namespace {
 
 absl::Status Get(const CallEnv& env, const grpc::CallbackServerContext& context,
                  const v1::GetModelRequest& request, v1::GetModelResponse* response) {
-  TOKEND_RETURN_IF_ERROR(env.Principal(context).status());
+  TOKEND_RETURN_IF_ERROR(env.Principal(env.InfoOf(context)).status());
   TOKEND_RETURN_IF_ERROR(CheckNoUnknownFields(request));
   // Ready first: once it is, the model is complete.
   response->set_ready(env.serving_or_null() != nullptr);

@@ -1,22 +1,12 @@
 #include "service/stream_call.h"
 
-#include <memory>
 #include <utility>
 
 #include "core/base/error.h"
 #include "service/errors.h"
 #include "service/limits.h"
-#include "service/status.h"
 
 namespace tokend::service {
-
-grpc::ServerWriteReactor<v1::StreamResponse>* StreamCall::Start(
-    const CallEnv* env, grpc::CallbackServerContext* context, const v1::StreamRequest& request) {
-  auto call = std::make_shared<StreamCall>(env, context);
-  call->KeepAlive();
-  call->Begin(request);
-  return call.get();
-}
 
 void StreamCall::Begin(const v1::StreamRequest& request) {
   absl::Status status = Admit(request, request.turn(), [&]() -> absl::Status {
@@ -31,19 +21,15 @@ void StreamCall::Begin(const v1::StreamRequest& request) {
     return base::InvalidField("turn", "one of turn and resume is required");
   });
   if (!status.ok()) {
-    Finish(ToGrpcStatus(status));
+    End(status);
     return;
   }
   {
     base::MutexLock lock(&mu_);
     busy_since_ = Now();
   }
-  StartSendInitialMetadata();
+  SendMetadata();
 }
-
-void StreamCall::OnSendInitialMetadataDone(bool ok) { OperationDone(ok); }
-
-void StreamCall::OnWriteDone(bool ok) { OperationDone(ok); }
 
 void StreamCall::OperationDone(bool ok) {
   bool resumed = false;
@@ -89,7 +75,7 @@ void StreamCall::Advance() {
     busy_since_ = Now();
   }
   if (failed.has_value()) {
-    Finish(ToGrpcStatus(*failed));
+    End(*failed);
     return;
   }
   if (started.has_value()) {
@@ -98,10 +84,10 @@ void StreamCall::Advance() {
     *response_.mutable_delta() = ToProto(*std::move(delta), output());
   } else {
     *response_.mutable_finished() = ToProto(*finished);
-    StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+    WriteAndEnd(&response_);
     return;
   }
-  StartWrite(&response_);
+  Write(&response_);
 }
 
 void StreamCall::OnStarted(const engine::Started& started) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "service/turn_call.h"
 
@@ -10,20 +11,9 @@ namespace tokend::service {
 
 // GenerationService.Stream. One operation is under way at a time; pieces that come
 // meanwhile are merged, so none is lost and a slow reader costs bounded memory.
-class StreamCall : public grpc::ServerWriteReactor<v1::StreamResponse>, public TurnCall {
+class StreamCall : public TurnCall {
  public:
-  static grpc::ServerWriteReactor<v1::StreamResponse>* Start(const CallEnv* env,
-                                                             grpc::CallbackServerContext* context,
-                                                             const v1::StreamRequest& request);
-
-  StreamCall(const CallEnv* env, grpc::CallbackServerContext* context)
-      : TurnCall(env, context, "Stream") {}
-
-  // gRPC's.
-  void OnSendInitialMetadataDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnCancel() override { ClientGone(); }
-  void OnDone() override { Release(); }
+  StreamCall(const CallEnv* env, CallInfo info) : TurnCall(env, std::move(info), "Stream") {}
 
   // The engine's.
   void OnStarted(const engine::Started& started) override;
@@ -34,12 +24,22 @@ class StreamCall : public grpc::ServerWriteReactor<v1::StreamResponse>, public T
   absl::Duration BlockedSince() override;
   int32_t TakenTokens() override;
 
- private:
+ protected:
+  // Once, first.
   void Begin(const v1::StreamRequest& request);
-  // Starts the next operation if none is under way.
-  void Advance();
   // The operation under way ended.
   void OperationDone(bool ok);
+
+  // Operations of the transport; each ends with OperationDone, but for the two
+  // that end the call. `response` stays as it is until then.
+  virtual void SendMetadata() = 0;
+  virtual void Write(const v1::StreamResponse* response) = 0;
+  virtual void WriteAndEnd(const v1::StreamResponse* response) = 0;
+  virtual void End(const absl::Status& status) = 0;
+
+ private:
+  // Starts the next operation if none is under way.
+  void Advance();
   bool WritableLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Belongs to the operation under way.

@@ -1,6 +1,5 @@
 #include "service/turn_call.h"
 
-#include <chrono>
 #include <utility>
 
 #include "core/base/status_macros.h"
@@ -8,31 +7,20 @@
 #include "service/status.h"
 
 namespace tokend::service {
-namespace {
 
-// The RPC's deadline on the monotonic clock.
-absl::Duration MonotonicDeadline(const grpc::CallbackServerContext& context, base::Clock* clock) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteDuration();
-  const auto left = deadline - std::chrono::system_clock::now();
-  return clock->Monotonic() + absl::FromChrono(left);
-}
-
-}  // namespace
-
-TurnCall::TurnCall(const CallEnv* env, grpc::CallbackServerContext* context, const char* method)
-    : env_(env), context_(context), method_(method), start_(env->clock()->Monotonic()) {}
+TurnCall::TurnCall(const CallEnv* env, CallInfo info, const char* method)
+    : env_(env), info_(std::move(info)), method_(method), start_(env->clock()->Monotonic()) {}
 
 TurnCall::~TurnCall() { base::MutexLock lock(&mu_); }
 
 absl::StatusOr<engine::Request> TurnCall::Prepare(const google::protobuf::Message& request,
                                                   const v1::Turn& turn,
                                                   const std::function<absl::Status()>& check) {
-  TOKEND_ASSIGN_OR_RETURN(caller_, Enter(*env_, *context_, request));
+  TOKEND_ASSIGN_OR_RETURN(caller_, Enter(*env_, info_, request));
   TOKEND_RETURN_IF_ERROR(check());
   TOKEND_ASSIGN_OR_RETURN(engine::Request out, ConvertTurn(turn, caller_.serving->rules));
   out.principal = caller_.principal;
-  out.deadline = MonotonicDeadline(*context_, env_->clock());
+  out.deadline = info_.deadline;
   output_.request_id = out.id;
   output_.boot_id = env_->boot_id();
   output_.always_raw = turn.output().always_raw();
@@ -54,8 +42,6 @@ absl::Status TurnCall::Admit(const google::protobuf::Message& request, const v1:
     TurnEnded(status, nullptr);
     return status;
   }
-  // Only now: whoever sees it knows that the turn was admitted.
-  context_->AddInitialMetadata("tokend-request-id", output_.request_id);
   bool gone = false;
   {
     base::MutexLock lock(&mu_);

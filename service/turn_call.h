@@ -11,23 +11,23 @@
 #include "core/base/mutex.h"
 #include "core/engine/engine.h"
 #include "google/protobuf/message.h"
-#include "grpcpp/server_context.h"
 #include "service/call_env.h"
 #include "service/convert_output.h"
 #include "tokend/v1/generation.pb.h"
 
 namespace tokend::service {
 
-// A turn's RPC as the sink of its turn. gRPC's threads and the engine's meet here,
-// under `mu_`; neither gRPC nor the engine is called with it held.
+// A turn's RPC as the sink of its turn; what carries its messages is a subclass's.
+// The transport's threads and the engine's meet here, under `mu_`; neither is
+// called with it held.
 //
-// Lifetime: gRPC holds it through KeepAlive until OnDone, the engine until it has
-// told Finished or Failed.
+// Lifetime: the transport holds it through KeepAlive until it is done with it, the
+// engine until it has told Finished or Failed.
 class TurnCall : public engine::TurnSink, public std::enable_shared_from_this<TurnCall> {
  public:
-  TurnCall(const CallEnv* env, grpc::CallbackServerContext* context, const char* method);
+  TurnCall(const CallEnv* env, CallInfo info, const char* method);
   // Takes the lock once more: what the engine's thread did to this object is then
-  // ordered before its end on gRPC's.
+  // ordered before its end on the transport's.
   ~TurnCall() override;
 
  protected:
@@ -55,7 +55,7 @@ class TurnCall : public engine::TurnSink, public std::enable_shared_from_this<Tu
                                           const std::function<absl::Status()>& check);
 
   const CallEnv* const env_;
-  grpc::CallbackServerContext* const context_;
+  const CallInfo info_;
   const char* const method_;
   const absl::Duration start_;
   // Set before the first event, constant afterwards.
