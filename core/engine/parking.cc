@@ -3,6 +3,7 @@
 // more, and goes on with the same tokens.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/engine/errors.h"
@@ -135,6 +136,8 @@ bool Scheduler::FreePagesFor(Turn& turn, const absl::Status& cause) {
 // It has all that can be had: as full as a context can be.
 void Scheduler::EndAlone(Turn& turn, const absl::Status& cause) {
   if (!turn.decoding()) return Fail(turn, cause);
+  // No token will complete what waits.
+  if (auto rest = turn.output.TakeRest()) turn.sink->OnDelta(*std::move(rest));
   Ending ending;
   ending.reason = kv::FinishReason::kContextFull;
   ending.keep = static_cast<int64_t>(turn.output_tokens.size());
