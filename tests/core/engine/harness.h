@@ -114,6 +114,7 @@ struct HarnessOptions {
   int64_t pages = 3 * 512;
   FakeBackendOptions backend = {.vocabulary_size = kVocabulary};
   bool share_prefixes = false;
+  int max_versions = 16;
   std::map<std::string, int64_t> quota_pages;
   // In place of the fake one, with its arena; `backend` must describe it.
   std::shared_ptr<ops::Backend> real_backend;

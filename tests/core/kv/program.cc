@@ -2,19 +2,15 @@
 #include "tests/core/kv/program.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/check.h"
 #include "tests/core/kv/interpreter.h"
+#include "tests/support/run_in_child.h"
 
 namespace tokend::kv {
 namespace {
@@ -65,30 +61,14 @@ std::string CodeOf(const Op& op) {
 }  // namespace
 
 Outcome RunProgram(const ProgramOptions& options, absl::Span<const Op> program, bool quiet) {
-  void* const shared =
-      mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  TOKEND_CHECK(shared != MAP_FAILED);
-  auto* const report = new (shared) Report{};
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  TOKEND_CHECK(child >= 0);
-  if (child == 0) {
-    if (quiet) TOKEND_CHECK(std::freopen("/dev/null", "w", stderr) != nullptr);
-    RunHere(options, program, report);
-    std::exit(0);  // not _exit: what a sanitizer finds at the end counts
-  }
-  int status = 0;
-  TOKEND_CHECK(waitpid(child, &status, 0) == child);
-  Outcome outcome = {.operation = report->operation,
-                     .what = report->what,
-                     .detail = report->detail,
-                     .coverage = report->coverage};
-  if (WIFSIGNALED(status)) {
-    outcome.what = absl::StrCat("died of signal ", WTERMSIG(status));
-  } else if (!report->finished || (outcome.what.empty() && WEXITSTATUS(status) != 0)) {
-    outcome.what = absl::StrCat("exit code ", WEXITSTATUS(status));
-  }
-  munmap(shared, sizeof(Report));
+  Report report = {};
+  std::string died = testing::RunInChild<Report>(
+      [&](Report* to) { RunHere(options, program, to); }, quiet, &report);
+  Outcome outcome = {.operation = report.operation,
+                     .what = report.what,
+                     .detail = report.detail,
+                     .coverage = report.coverage};
+  if (outcome.what.empty() || !report.finished) outcome.what = std::move(died);
   return outcome;
 }
 
