@@ -162,6 +162,7 @@ absl::Status ModelRuntime::MakeEngine(const Inputs& inputs, const std::string& f
   store.context_tokens = plan.context_tokens;
   store.model_fingerprint = fingerprint;
   store.kv_dtype = settings.kv_dtype;
+  for (const ops::LayerPlan& layer : plan.layers) store.local_windows.push_back(layer.local_tokens);
   store.share_prefixes = settings.share_prefixes;
   store.max_sessions = settings.max_sessions;
   store.max_versions = settings.max_versions;

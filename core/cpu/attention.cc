@@ -10,10 +10,6 @@
 namespace tokend::cpu {
 namespace {
 
-int64_t WindowBegin(const ops::AttentionMask& mask, int64_t position) {
-  return mask.window_tokens == 0 ? 0 : std::max<int64_t>(0, position - mask.window_tokens + 1);
-}
-
 void PointStrip(const KvArena& arena, const AttentionTask& task, int64_t position, int strip,
                 PieceView* view) {
   const KvLayout& layout = arena.layout();
@@ -41,14 +37,17 @@ PieceView View(const KvArena& arena, const AttentionTask& task, int64_t piece) {
   view.dtype = arena.layout().dtype;
   view.head_dim = arena.layout().head_dim;
   view.key_stride = arena.layout().page_tokens;
-  view.sinks = mask.window_tokens == 0 ? 0 : relative(std::min(mask.sink_tokens, last + 1));
+  view.sink_end = relative(std::min(mask.SinkEnd(), last + 1));
+  view.sink_begin = std::min(view.sink_end, relative(mask.SinkBegin(task.position)));
   view.end = relative(last + 1);
-  view.begin = std::max(view.sinks, relative(WindowBegin(mask, task.position)));
+  view.begin = std::max(view.sink_end, relative(mask.WindowBegin(task.position)));
   for (int strip = 0; strip < kPieceStrips; ++strip) {
     const int from = strip * kStripTokens;
     const bool in_window =
         view.begin < view.end && from < view.end && from + kStripTokens > view.begin;
-    if (from < view.sinks || in_window) PointStrip(arena, task, start + from, strip, &view);
+    const bool in_sinks = view.sink_begin < view.sink_end && from < view.sink_end &&
+                          from + kStripTokens > view.sink_begin;
+    if (in_sinks || in_window) PointStrip(arena, task, start + from, strip, &view);
   }
   return view;
 }
@@ -56,9 +55,11 @@ PieceView View(const KvArena& arena, const AttentionTask& task, int64_t piece) {
 }  // namespace
 
 VisiblePieces::VisiblePieces(const ops::AttentionMask& mask, int64_t first, int64_t last) {
-  const int64_t sinks = mask.window_tokens == 0 ? 0 : std::min(mask.sink_tokens, last + 1);
-  sink_pieces_ = (sinks + kPieceTokens - 1) / kPieceTokens;
-  begin_ = std::max(sink_pieces_, WindowBegin(mask, first) / kPieceTokens);
+  const int64_t sinks = std::min(mask.SinkEnd(), last + 1);
+  sink_begin_ = mask.SinkBegin(first) / kPieceTokens;
+  const int64_t sink_end = mask.SeesSinks(first) ? (sinks + kPieceTokens - 1) / kPieceTokens : 0;
+  sink_pieces_ = std::max<int64_t>(0, sink_end - sink_begin_);
+  begin_ = std::max(sink_end, mask.WindowBegin(first) / kPieceTokens);
   end_ = std::max(begin_, last / kPieceTokens + 1);
 }
 
@@ -122,6 +123,7 @@ void AttendPiece(const AttentionKernels& kernels, const KvArena& arena, const At
                           task.group,
                           task.position - piece * kPieceTokens,
                           task.layer->mask.window_tokens,
+                          task.layer->mask.sink_reach,
                           task.query,
                           task.sink_query};
   kernels.attend_piece(View(arena, task, piece), tile, workspace.scratch(), result);

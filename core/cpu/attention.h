@@ -22,11 +22,13 @@ class VisiblePieces {
 
   int64_t size() const { return sink_pieces_ + end_ - begin_; }
   // Index of the i-th piece; it starts at position index * kPieceTokens.
-  int64_t operator[](int64_t i) const { return i < sink_pieces_ ? i : begin_ + i - sink_pieces_; }
+  int64_t operator[](int64_t i) const {
+    return i < sink_pieces_ ? sink_begin_ + i : begin_ + i - sink_pieces_;
+  }
 
  private:
-  int64_t sink_pieces_;  // [0, sink_pieces_)
-  int64_t begin_, end_;  // [begin_, end_), begin_ >= sink_pieces_
+  int64_t sink_begin_, sink_pieces_;
+  int64_t begin_, end_;  // [begin_, end_), behind the sinks' pieces
 };
 
 // Query rows of one KV head, and what they look at.

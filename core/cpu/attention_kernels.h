@@ -24,8 +24,8 @@ inline constexpr int kPieceTokens = 256;
 inline constexpr int kStripTokens = 16;  // positions that lie side by side in any page
 inline constexpr int kPieceStrips = kPieceTokens / kStripTokens;
 
-// Positions of a piece, relative to its start, that some query sees: [0, sinks)
-// and [begin, end), sinks <= begin. Strips that hold none have null pointers.
+// Positions of a piece, relative to its start, that some query sees: [sink_begin,
+// sink_end) and [begin, end), sink_end <= begin. Strips that hold none have null pointers.
 struct PieceView {
   base::KvDtype dtype;
   int head_dim;
@@ -34,7 +34,8 @@ struct PieceView {
   const void* values[kPieceStrips];            // [16][head_dim]
   const uint16_t* key_scales[kPieceStrips];    // [16] f16, int8 only
   const uint16_t* value_scales[kPieceStrips];  // [16] f16, int8 only
-  int sinks;
+  int sink_begin;
+  int sink_end;
   int begin;
   int end;
 };
@@ -47,8 +48,9 @@ struct QueryTile {
   int group;
   int64_t first_position;
   int64_t window;           // positions seen, itself included; 0: all
+  int64_t sink_reach;       // likewise where sinks are; 0: all
   const float* query;       // [rows * group, head_dim], times scale * log2(e)
-  const float* sink_query;  // likewise, for positions below `sinks`; nullptr: same as query
+  const float* sink_query;  // likewise, for positions below sink_end; nullptr: same as query
 };
 
 // What one worker computes in. Strides: scores [kPieceTokens], out [dim_stride].

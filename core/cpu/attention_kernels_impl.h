@@ -33,23 +33,28 @@ struct Strips {
   int64_t value_stride;
 };
 
-// Relative positions [0, sinks) and [begin, end) that a query or some see.
+// Relative positions [sink_begin, sink_end) and [begin, end) that a query or some see.
 struct Range {
-  int64_t sinks, begin, end;
-  bool empty() const { return sinks <= 0 && begin >= end; }
+  int64_t sink_begin, sink_end, begin, end;
+  bool empty() const { return sink_begin >= sink_end && begin >= end; }
+  bool HasSinks(int64_t from) const {
+    return sink_begin < sink_end && from < sink_end && from + kStripTokens > sink_begin;
+  }
+  Mask SinkLanes(int64_t from) const { return LaneRange(sink_begin - from, sink_end - from); }
   bool Touches(int strip) const {
     const int64_t from = int64_t{strip} * kStripTokens;
-    return from < sinks || (begin < end && from < end && from + kStripTokens > begin);
+    return HasSinks(from) || (begin < end && from < end && from + kStripTokens > begin);
   }
 };
 
 // Of queries at positions [first, last].
 Range Seen(const PieceView& piece, const QueryTile& tile, int64_t first, int64_t last) {
   Range range;
-  range.sinks = Most(0, Least(piece.sinks, last + 1));
+  range.sink_end = Most(0, Least(piece.sink_end, last + 1));
+  range.sink_begin = tile.sink_reach == 0 ? 0 : Most(0, first - tile.sink_reach + 1);
   range.end = Least(kPieceTokens, last + 1);
   const int64_t begin = tile.window == 0 ? 0 : first - tile.window + 1;
-  range.begin = Most(Most(begin, 0), range.sinks);
+  range.begin = Most(Most(begin, 0), range.sink_end);
   return range;
 }
 
@@ -129,14 +134,13 @@ void Softmax(const AttentionScratch& scratch, bool scaled, bool sink_query, cons
     if (!block.Touches(s)) continue;
     const int64_t at = int64_t{s} * kLanes;
     Vec v = Load(scores + at);
-    const bool sinks_here = own.sinks > at;
-    if (sinks_here && sink_query)
-      v = Blend(Load(sink_scores + at), v, LaneRange(0, own.sinks - at));
+    const bool sinks_here = own.HasSinks(at);
+    if (sinks_here && sink_query) v = Blend(Load(sink_scores + at), v, own.SinkLanes(at));
     if (scaled) v = Mul(v, Load(scratch.scales + at));
     if (own.begin > at || own.end < at + kLanes) {
       const Vec hidden = Set1(kMinusInf);
       const Vec window = Blend(v, hidden, LaneRange(own.begin - at, own.end - at));
-      v = sinks_here ? Blend(v, window, LaneRange(0, own.sinks - at)) : window;
+      v = sinks_here ? Blend(v, window, own.SinkLanes(at)) : window;
     }
     largest = Max(largest, v);
     Store(scores + at, v);
@@ -164,7 +168,7 @@ void ValueTile(const float* p, const Strips<T>& strips, const Range& range, int6
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) sums[r][v] = Zero();
   }
-  const int64_t bounds[2][2] = {{0, range.sinks}, {range.begin, range.end}};
+  const int64_t bounds[2][2] = {{range.sink_begin, range.sink_end}, {range.begin, range.end}};
   for (const auto& [begin, end] : bounds) {
     for (int64_t j = begin; j < end;) {
       const int64_t strip = j / kStripTokens;
@@ -233,9 +237,9 @@ void AttendStrips(const PieceView& piece, const QueryTile& tile, const Strips<T>
     float* scores = scratch.scores + q * kPieceTokens;
     float* sink_scores = scratch.sink_scores + q * kPieceTokens;
     ScoreQueries(count, tile.query + q * dim, dim, strips, block, scores);
-    const bool sink_query = tile.sink_query != nullptr && block.sinks > 0;
+    const bool sink_query = tile.sink_query != nullptr && block.sink_begin < block.sink_end;
     if (sink_query) {
-      const Range sinks = {block.sinks, 0, 0};
+      const Range sinks = {block.sink_begin, block.sink_end, 0, 0};
       ScoreQueries(count, tile.sink_query + q * dim, dim, strips, sinks, sink_scores);
     }
     for (int i = 0; i < count; ++i) {
@@ -272,7 +276,7 @@ Strips<float> Widen(const PieceView& piece, const AttentionScratch& scratch) {
     const T* from = static_cast<const T*>(piece.keys[s]);
     for (int d = 0; d < dim; ++d) Store(keys + d * kLanes, Load(from + d * piece.key_stride));
   }
-  const int bounds[2][2] = {{0, piece.sinks}, {piece.begin, piece.end}};
+  const int bounds[2][2] = {{piece.sink_begin, piece.sink_end}, {piece.begin, piece.end}};
   for (const auto& [begin, end] : bounds) {
     for (int j = begin; j < end; ++j) {
       const T* from =

@@ -98,7 +98,7 @@ void ForwardPass::AttendUnit(const Unit& unit, size_t layer, const KvArena& aren
   const ops::LayerKv& table = unit.sequence->layers[layer];
   const int64_t position = positions_[static_cast<size_t>(unit.row)];
   const int64_t last = position + unit.rows - 1;
-  const bool sinks = table.mask.sink_tokens > 0 && table.mask.SinkPosition(last) != last;
+  const bool sinks = table.mask.SeesSinks(position) && table.mask.SinkPosition(last) != last;
   const AttentionWorkspace& workspace = worker->attention;
   RotateQueries(unit, table.mask, sinks, workspace);
   const AttentionTask task = {&table,

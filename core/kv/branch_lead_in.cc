@@ -31,13 +31,9 @@ std::vector<Node*> BranchState::Path(int64_t begin, int64_t end) {
 uint32_t BranchState::WholeSinks(int64_t position) {
   uint32_t whole = 0;
   for (size_t g = 0; g < layout_->groups.size(); ++g) {
-    const LayerGroup& group = layout_->groups[g];
-    const ReachablePages reach = Reachable(group.mask, position, page_tokens_);
     bool is_whole = true;
-    if (!group.full()) {
-      for (const Node* node : Path(0, reach.sink_pages)) {
-        is_whole = is_whole && node != nullptr && (node->whole() >> g & 1) != 0;
-      }
+    for (const Node* node : Path(0, SinkPages(layout_->groups[g].mask, position, page_tokens_))) {
+      is_whole = is_whole && node != nullptr && (node->whole() >> g & 1) != 0;
     }
     if (is_whole) whole |= 1u << g;
   }
@@ -46,12 +42,12 @@ uint32_t BranchState::WholeSinks(int64_t position) {
 
 LeadIn BranchState::PlanRecompute(int64_t limit) {
   const int64_t end = std::min(peak_, limit) / page_tokens_ * page_tokens_;
-  const int64_t window_begin = WindowBegin(*layout_, end);
-  if (window_begin == 0 || window_begin == end) return {};
+  const int64_t first = WindowBegin(*layout_, end);
+  if (first == 0 || first == end) return {};
   Survivors survivors;
-  for (size_t g = 0; g < layout_->groups.size(); ++g) {
+  for (int g = 0; g < static_cast<int>(layout_->groups.size()); ++g) {
     const bool full = layout_->groups[g].full();
-    const int64_t begin = full ? 0 : window_begin / page_tokens_;
+    const int64_t begin = full ? 0 : WindowBegin(*layout_, g, end) / page_tokens_;
     int64_t whole = 0;
     const std::vector<Node*> path = Path(begin, end / page_tokens_);
     for (const Node* node : path) {
@@ -76,14 +72,17 @@ void BranchState::StartLeadIn(LeadIn plan) {
     const int64_t at = (node->index + 1) * page_tokens_;
     node = FindOrAdd(node, Tokens(at, at + page_tokens_, &scratch));
   }
-  goal_ = tree.Take(node, plan.end, Claim::Kind::kStrong);
   sinks_end_ = 0;
-  const uint32_t whole = WholeSinks(plan.end);
+  int64_t position = plan.end;
+  const uint32_t whole = WholeSinks(plan.start);
   for (size_t g = 0; g < layout_->groups.size(); ++g) {
-    if ((whole >> g & 1) != 0) continue;
-    const int64_t pages = Reachable(layout_->groups[g].mask, plan.end, page_tokens_).sink_pages;
-    sinks_end_ = std::max(sinks_end_, pages * page_tokens_);
+    const ops::AttentionMask& mask = layout_->groups[g].mask;
+    const int64_t pages = SinkPages(mask, plan.start, page_tokens_);
+    // Sinks that are out of sight at the end are held as long as the lead-in runs.
+    if (pages > SinkPages(mask, plan.end, page_tokens_)) position = plan.start;
+    if ((whole >> g & 1) == 0) sinks_end_ = std::max(sinks_end_, pages * page_tokens_);
   }
+  goal_ = tree.Take(node, position, Claim::Kind::kStrong);
   lead_in_ = std::move(plan);
   lead_node_ = lead_in_->start / page_tokens_;
   current_ = tree.Take(tree.Ancestor(node, -1), 0, Claim::Kind::kStrong);
@@ -141,9 +140,9 @@ void BranchState::DeriveLeadInTables() {
     const LayerGroup& group = layout_->groups[g];
     const int64_t store_begin = lead_in_->store_begin[layer];
     std::vector<base::PageId>& table = tables_[layer];
-    const ReachablePages reach = Reachable(group.mask, lead_in_->end, page_tokens_);
+    const int32_t sink_pages = SinkPages(group.mask, lead_in_->start, page_tokens_);
     // Full layers: all before what is stored. Windowed ones: sinks.
-    const int64_t before = group.full() ? store_begin / page_tokens_ : reach.sink_pages;
+    const int64_t before = group.full() ? store_begin / page_tokens_ : sink_pages;
     for (const Node* node = tree.Ancestor(current_.node(), before - 1); !node->is_root();
          node = node->parent) {
       table.push_back(node->pages[layer].id());
@@ -156,9 +155,9 @@ void BranchState::DeriveLeadInTables() {
       table.push_back(lead_pages_[i][layer].id());
     }
     views_[layer] = {.pages = table.data(),
-                     .sink_pages = group.full() ? 0 : reach.sink_pages,
+                     .sink_pages = sink_pages,
                      .page_count = static_cast<int32_t>(table.size()),
-                     .first_page = group.full() ? 0 : std::max<int64_t>(first, reach.sink_pages),
+                     .first_page = group.full() ? 0 : std::max<int64_t>(first, sink_pages),
                      .mask = group.mask,
                      .store_begin = store_begin,
                      .attend_begin = lead_in_->attend_begin[layer]};
@@ -168,11 +167,10 @@ void BranchState::DeriveLeadInTables() {
 void BranchState::AdvanceLeadIn(int64_t count) {
   computed_ += count;
   TOKEND_CHECK(computed_ <= lead_in_->end);
-  const int64_t kept = WindowBegin(*layout_, lead_in_->end) / page_tokens_;
   for (size_t g = 0; g < layout_->groups.size(); ++g) {
     const LayerGroup& group = layout_->groups[g];
     if (group.full()) continue;
-    const int64_t first = std::min(kept, Reachable(group.mask, computed_, page_tokens_).first_page);
+    const int64_t first = Reachable(group.mask, computed_, page_tokens_).first_page;
     for (int64_t node = lead_node_; node < first; ++node) {
       const int64_t at = node - lead_node_;
       if (at >= static_cast<int64_t>(lead_pages_.size())) break;
@@ -204,6 +202,8 @@ void BranchState::FinishLeadIn() {
   }
   lead_pages_.clear();
   computed_ = lead_in_->end;
+  const int64_t freed = tree.Slide(&current_, computed_);
+  if (freed > 0) store_->observer->OnEvictedPages(base::EvictionCause::kWindow, freed);
   lead_in_.reset();
   derived_ = false;
   tables_.clear();

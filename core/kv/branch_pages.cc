@@ -116,8 +116,10 @@ void BranchState::SlideTo(int64_t position) {
     const ReachablePages before = table_reach_[g];
     const ReachablePages after = Reachable(layout_->groups[g].mask, position, page_tokens_);
     if (before == after) continue;
-    // The sinks stay in front.
-    const int64_t gone = after.first_page - std::max<int64_t>(before.first_page, after.sink_pages);
+    // The sinks stay in front, until none sees them.
+    const int64_t sinks_gone = std::max(0, before.sink_pages - after.sink_pages);
+    const int64_t gone =
+        sinks_gone + after.first_page - std::max<int64_t>(before.first_page, after.sink_pages);
     for (int layer : layout_->groups[g].layers) {
       const auto from = tables_[layer].begin() + after.sink_pages;
       tables_[layer].erase(from, from + gone);

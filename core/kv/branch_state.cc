@@ -10,19 +10,6 @@
 #include "core/kv/errors.h"
 
 namespace tokend::kv {
-namespace {
-
-// Positions before `position` that no layer sees.
-int64_t HiddenEverywhere(const Layout& layout, int64_t position) {
-  int64_t hidden = position;
-  for (const LayerGroup& group : layout.groups) {
-    hidden = std::min(hidden, HiddenPositions(group.mask, position));
-  }
-  return hidden;
-}
-
-}  // namespace
-
 BranchState::BranchState(StoreState* store, BranchBase base)
     : store_(store),
       page_tokens_(store->options.page_tokens),
@@ -173,7 +160,7 @@ void BranchState::MatchLocked() {
     StartLeadIn(std::move(lead_in));
   } else {
     Resume(resume);
-    if (!ran_) cached_tokens_ = computed_ - HiddenEverywhere(*layout_, computed_);
+    if (!ran_) cached_tokens_ = computed_ - HiddenPositions(*layout_, computed_);
   }
   store_->tree.Change(&base_.claim, Claim::Kind::kTokens);
 }
@@ -191,7 +178,7 @@ BranchStats BranchState::stats() const {
   const int64_t start = std::min(base_.computed, end);
   return {.cached_tokens = cached_tokens_,
           .recomputed_tokens = recomputed_tokens_,
-          .evicted_tokens = HiddenEverywhere(*layout_, end) - HiddenEverywhere(*layout_, start)};
+          .evicted_tokens = HiddenPositions(*layout_, end) - HiddenPositions(*layout_, start)};
 }
 
 Node* BranchState::FindOrAdd(Node* parent, absl::Span<const int32_t> tokens) {

@@ -6,15 +6,14 @@
 
 namespace tokend::kv {
 
-Layout MakeLayout(const RetentionPolicy& policy, int layers, int page_tokens) {
+Layout MakeLayout(const RetentionPolicy& policy, absl::Span<const int64_t> local_windows,
+                  int page_tokens) {
+  const auto layers = static_cast<int>(local_windows.size());
   Layout layout = {.policy = policy, .layers = layers, .page_tokens = page_tokens};
   for (int layer = 0; layer < layers; ++layer) {
-    const ops::AttentionMask mask = policy.Mask(layer);
-    auto group =
-        std::find_if(layout.groups.begin(), layout.groups.end(), [&](const LayerGroup& other) {
-          return other.mask.sink_tokens == mask.sink_tokens &&
-                 other.mask.window_tokens == mask.window_tokens;
-        });
+    const ops::AttentionMask mask = policy.Mask(layer, local_windows[layer]);
+    auto group = std::find_if(layout.groups.begin(), layout.groups.end(),
+                              [&](const LayerGroup& other) { return other.mask == mask; });
     if (group == layout.groups.end()) {
       TOKEND_CHECK(layout.groups.size() < kMaxGroups);
       group = layout.groups.insert(group, LayerGroup{.mask = mask, .layers = {}});
@@ -30,6 +29,19 @@ Layout MakeLayout(const RetentionPolicy& policy, int layers, int page_tokens) {
                  static_cast<int32_t>((mask.sink_tokens + page_tokens - 1) / page_tokens));
   }
   return layout;
+}
+
+int64_t HiddenPositions(const Layout& layout, int64_t position) {
+  int64_t window_begin = position;
+  int64_t sink_begin = position;
+  int64_t sink_end = 0;
+  for (const LayerGroup& group : layout.groups) {
+    window_begin = std::min(window_begin, group.mask.WindowBegin(position));
+    if (!group.mask.SeesSinks(position)) continue;
+    sink_begin = std::min(sink_begin, group.mask.SinkBegin(position));
+    sink_end = std::max(sink_end, group.mask.SinkEnd());
+  }
+  return window_begin - std::max<int64_t>(0, std::min(sink_end, window_begin) - sink_begin);
 }
 
 void ResumeScan::StartAt(int64_t position) {

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "core/kv/policy.h"
 #include "core/ops/step.h"
 
 namespace tokend::kv {
 
-// Distinct masks that one model can have under one policy.
+// Distinct masks that one model can have under one policy: layers that the policy
+// leaves full or not, and the model global or not.
 inline constexpr int kMaxGroups = 4;
 
 struct LayerGroup {
@@ -32,7 +34,12 @@ struct Layout {
   int32_t sink_pages = 0;           // most of any group
 };
 
-Layout MakeLayout(const RetentionPolicy& policy, int layers, int page_tokens);
+// `local_windows` [layers]: see StoreOptions.
+Layout MakeLayout(const RetentionPolicy& policy, absl::Span<const int64_t> local_windows,
+                  int page_tokens);
+
+// Positions before `position` that a query at `position` sees in no layer.
+int64_t HiddenPositions(const Layout& layout, int64_t position);
 
 // Finds out, node by node from position 0 on, up to where a sequence's KV is
 // complete: every row is there that a query at the next position can reach.

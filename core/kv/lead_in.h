@@ -14,7 +14,7 @@ namespace tokend::kv {
 struct Survivors {
   // Full groups: positions before it, a multiple of page_tokens.
   std::array<int64_t, kMaxGroups> full_until = {};
-  // Windowed groups, bit g: all positions of [WindowBegin(), end).
+  // Windowed groups, bit g: all positions of [WindowBegin(g), end).
   uint32_t windows = 0;
 };
 
@@ -32,8 +32,9 @@ struct LeadIn {
   std::vector<int64_t> attend_begin;  // [layers]
 };
 
-// First position, a multiple of page_tokens, whose KV some windowed layer wants
-// for queries at `end` or later, sinks aside.
+// First position, a multiple of page_tokens, whose KV the layers of a windowed group
+// want for queries at `end` or later, sinks aside; and that of all such groups.
+int64_t WindowBegin(const Layout& layout, int group, int64_t end);
 int64_t WindowBegin(const Layout& layout, int64_t end);
 
 // `end` is a multiple of page_tokens.

@@ -93,13 +93,16 @@ int64_t NodeTree::Slide(Claim* claim, int64_t position) {
     const ReachablePages before = Reachable(groups[g].mask, claim->position_, page_tokens_);
     const ReachablePages after = Reachable(groups[g].mask, position, page_tokens_);
     if (before == after) continue;
-    const int64_t first = std::max<int64_t>(before.first_page, after.sink_pages);
-    Node* node = Ancestor(claim->node_, std::min(claim->node_->index, after.first_page - 1));
-    for (; node->index >= first; node = node->parent) {
-      --node->windows[g].strong;
-      if (node->windows[g].strong == 0 && node->windows[g].weak == 0) FreePages(node, 1u << g);
-      Update(node);
-    }
+    const auto leave = [&](int64_t begin, int64_t end) {
+      Node* node = Ancestor(claim->node_, std::min(claim->node_->index, end - 1));
+      for (; node->index >= begin && !node->is_root(); node = node->parent) {
+        --node->windows[g].strong;
+        if (node->windows[g].strong == 0 && node->windows[g].weak == 0) FreePages(node, 1u << g);
+        Update(node);
+      }
+    };
+    leave(std::max<int64_t>(before.first_page, after.sink_pages), after.first_page);
+    if (before.sink_pages > after.sink_pages) leave(after.sink_pages, before.sink_pages);
   }
   claim->position_ = position;
   return pool_->free() - free_before;
@@ -167,7 +170,7 @@ NodeTree::Owned NodeTree::Count(absl::Span<const Claim* const> pinned,
 
 int64_t NodeTree::ResidentRows(const Claim& claim, int64_t end) const {
   if (claim.node_ == nullptr) return 0;
-  // Masks are equal or one hides more: the layers that see most decide.
+  // The layers that see most decide.
   const std::vector<LayerGroup>& groups = claim.node_->layout->groups;
   int64_t most = 0;
   for (size_t g = 0; g < groups.size(); ++g) {

@@ -18,13 +18,14 @@ uint64_t Mix(uint64_t value) {
 
 }  // namespace
 
-NodeTree::NodeTree(PagePool* pool, int layers, int page_tokens, int digest_bits)
+NodeTree::NodeTree(PagePool* pool, std::vector<int64_t> local_windows, int page_tokens,
+                   int digest_bits)
     : pool_(pool),
-      layers_(layers),
+      local_windows_(std::move(local_windows)),
       page_tokens_(page_tokens),
       digest_mask_(digest_bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << digest_bits) - 1),
-      nodes_(layers, pool->total() / layers) {
-  index_.reserve(static_cast<size_t>(pool->total() / layers));
+      nodes_(static_cast<int>(local_windows_.size()), Nodes()) {
+  index_.reserve(static_cast<size_t>(Nodes()));
 }
 
 NodeTree::~NodeTree() {
@@ -39,7 +40,7 @@ Node* NodeTree::Root(const std::string& key, uint64_t digest, const RetentionPol
   if (root == nullptr) {
     root = std::make_unique<RootRecord>();
     root->key = key;
-    root->layout = MakeLayout(policy, layers_, page_tokens_);
+    root->layout = MakeLayout(policy, local_windows_, page_tokens_);
     root->node.jump = root->node.sinks = &root->node;
     root->node.digest = digest;
     root->node.layout = &root->layout;

@@ -64,8 +64,9 @@ class Claim {
 // free nodes, and belong to the engine thread; the others may be called from any.
 class NodeTree {
  public:
-  // `pool` outlives the tree. `digest_bits`: see StoreOptions.
-  NodeTree(PagePool* pool, int layers, int page_tokens, int digest_bits);
+  // `pool` outlives the tree. `local_windows` [layers] and `digest_bits`: see
+  // StoreOptions.
+  NodeTree(PagePool* pool, std::vector<int64_t> local_windows, int page_tokens, int digest_bits);
   ~NodeTree();
   NodeTree(const NodeTree&) = delete;
   NodeTree& operator=(const NodeTree&) = delete;
@@ -170,6 +171,8 @@ class NodeTree {
     bool operator()(const Node* node, const ChildKey& key) const { return (*this)(key, node); }
   };
 
+  // As many as the pool can fill.
+  int64_t Nodes() const { return pool_->total() / static_cast<int64_t>(local_windows_.size()); }
   uint64_t Digest(const Node* parent, absl::Span<const int32_t> tokens) const;
   void AddRef(Node* node);
   void DropRef(Node* node);
@@ -207,7 +210,7 @@ class NodeTree {
   void Mark(Node* node, int group, Owner owner, bool* stop, Owned* owned);
 
   PagePool* const pool_;
-  const int layers_;
+  const std::vector<int64_t> local_windows_;  // [layers]
   const int page_tokens_;
   const uint64_t digest_mask_;
   NodePool nodes_;

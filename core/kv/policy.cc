@@ -15,10 +15,14 @@ absl::Status OutOfRange(absl::string_view field, int64_t value, int64_t low, int
 
 }  // namespace
 
-ops::AttentionMask RetentionPolicy::Mask(int layer) const {
+ops::AttentionMask RetentionPolicy::Mask(int layer, int64_t local_tokens) const {
   const bool full = kind == Kind::kFull || (kind == Kind::kLayered && layer < full_layers);
-  if (full) return {};
-  return {.sink_tokens = sink_tokens, .window_tokens = window_tokens};
+  if (full) return {.window_tokens = local_tokens};
+  // Sinks that a window of `local_tokens` holds are in it like any other token.
+  if (local_tokens > 0 && local_tokens <= window_tokens) return {.window_tokens = local_tokens};
+  return {.sink_tokens = sink_tokens,
+          .window_tokens = window_tokens,
+          .sink_reach = sink_tokens > 0 ? local_tokens : 0};
 }
 
 absl::Status ValidateRetention(const RetentionPolicy& policy, int64_t context_tokens, int layers) {
@@ -39,18 +43,16 @@ absl::Status ValidateRetention(const RetentionPolicy& policy, int64_t context_to
   return absl::OkStatus();
 }
 
-ReachablePages Reachable(const ops::AttentionMask& mask, int64_t position, int page_tokens) {
-  if (mask.window_tokens == 0) return {};
-  const int64_t sink_pages = (mask.sink_tokens + page_tokens - 1) / page_tokens;
-  const int64_t oldest = std::max<int64_t>(0, position - mask.window_tokens + 1);
-  const int64_t first_page = oldest / page_tokens;
-  if (first_page <= sink_pages) return {};
-  return {.sink_pages = static_cast<int32_t>(sink_pages), .first_page = first_page};
+int32_t SinkPages(const ops::AttentionMask& mask, int64_t position, int page_tokens) {
+  if (!mask.SeesSinks(position)) return 0;
+  return static_cast<int32_t>((mask.SinkEnd() + page_tokens - 1) / page_tokens);
 }
 
-int64_t HiddenPositions(const ops::AttentionMask& mask, int64_t position) {
-  if (mask.window_tokens == 0) return 0;
-  return std::max<int64_t>(0, position - mask.window_tokens + 1 - mask.sink_tokens);
+ReachablePages Reachable(const ops::AttentionMask& mask, int64_t position, int page_tokens) {
+  const int64_t first_page = mask.WindowBegin(position) / page_tokens;
+  const int32_t sink_pages = SinkPages(mask, position, page_tokens);
+  if (first_page <= sink_pages) return {};
+  return {.sink_pages = sink_pages, .first_page = first_page};
 }
 
 }  // namespace tokend::kv

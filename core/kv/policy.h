@@ -1,6 +1,6 @@
-// Retention policies. A policy is a mask: a pure function of (policy, layer,
-// position). Eviction frees only what the mask can no longer reach, so the KV of
-// a session is a function of its tokens, its policy and the model alone.
+// Retention policies. A policy, on top of what a layer of the model sees anyway, is
+// a mask: a pure function of (policy, layer, position). Eviction frees only what the mask can no
+// longer reach, so the KV of a session is a function of its tokens, its policy and the model alone.
 #ifndef TOKEND_CORE_KV_POLICY_H_
 #define TOKEND_CORE_KV_POLICY_H_
 
@@ -20,15 +20,22 @@ struct RetentionPolicy {
 
   bool operator==(const RetentionPolicy&) const = default;
 
-  ops::AttentionMask Mask(int layer) const;
+  // Of a layer whose own window is the last `local_tokens` positions, the query's
+  // included; 0: the layer is global. A sink that is in it and has left the
+  // policy's window is seen across the closed gap, as in any other layer.
+  ops::AttentionMask Mask(int layer, int64_t local_tokens) const;
 };
 
 // INVALID_ARGUMENT names the field of tokend.v1.Session that is out of its range.
 absl::Status ValidateRetention(const RetentionPolicy& policy, int64_t context_tokens, int layers);
 
+// Pages, from the first on, that hold sinks; 0 where a query at `position` or later
+// sees none of them.
+int32_t SinkPages(const ops::AttentionMask& mask, int64_t position, int page_tokens);
+
 // Pages of one layer that a query at `position` or later can still reach:
 // logical pages [0, sink_pages) and [first_page, ...). sink_pages is 0 where the
-// two runs would touch, as ops::LayerKv wants it.
+// two runs would touch, as ops::LayerKv wants it, or where no sink is seen any more.
 struct ReachablePages {
   int32_t sink_pages = 0;
   int64_t first_page = 0;
@@ -37,9 +44,6 @@ struct ReachablePages {
 };
 
 ReachablePages Reachable(const ops::AttentionMask& mask, int64_t position, int page_tokens);
-
-// Positions before `position` that a query at `position` does not see.
-int64_t HiddenPositions(const ops::AttentionMask& mask, int64_t position);
 
 }  // namespace tokend::kv
 

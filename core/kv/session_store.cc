@@ -16,6 +16,15 @@ namespace {
 using base::MutexLock;
 using base::SessionOp;
 
+bool LocalWindowsAreGood(const StoreOptions& options) {
+  const std::vector<int64_t>& windows = options.local_windows;
+  if (windows.empty()) return true;
+  const int64_t width = *std::max_element(windows.begin(), windows.end());
+  return static_cast<int>(windows.size()) == options.layers &&
+         std::all_of(windows.begin(), windows.end(),
+                     [&](int64_t window) { return window == 0 || window == width; });
+}
+
 absl::Status CheckOptions(const StoreOptions& options) {
   const auto check = [](bool ok, absl::string_view what) {
     return ok ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat("store: bad ", what));
@@ -28,6 +37,7 @@ absl::Status CheckOptions(const StoreOptions& options) {
       "pages"));
   TOKEND_RETURN_IF_ERROR(check(options.page_bytes >= 0, "page_bytes"));
   TOKEND_RETURN_IF_ERROR(check(options.context_tokens >= 1, "context_tokens"));
+  TOKEND_RETURN_IF_ERROR(check(LocalWindowsAreGood(options), "local_windows"));
   TOKEND_RETURN_IF_ERROR(check(options.max_sessions >= 1, "max_sessions"));
   TOKEND_RETURN_IF_ERROR(check(options.max_versions >= 1, "max_versions"));
   for (const auto& [principal, pages] : options.quota_pages) {

@@ -40,6 +40,10 @@ struct StoreOptions {
   int64_t context_tokens = 0;
   // Roots of the prefix index differ where any of these does.
   std::string model_fingerprint;
+  // By layer: how many positions a query of it sees, its own included, whatever
+  // the session's policy; 0: all. Zero or one other width. Empty: all layers are
+  // global.
+  std::vector<int64_t> local_windows;
   base::KvDtype kv_dtype = base::KvDtype::kF16;
   // One principal's pages are lent to another's turns.
   bool share_prefixes = false;

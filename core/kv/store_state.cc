@@ -14,6 +14,11 @@ namespace {
 // Nodes that are let go of before another thread gets its turn.
 constexpr int64_t kDrainPiece = 4096;
 
+std::vector<int64_t> LocalWindows(const StoreOptions& options) {
+  if (!options.local_windows.empty()) return options.local_windows;
+  return std::vector<int64_t>(static_cast<size_t>(options.layers), 0);
+}
+
 }  // namespace
 
 StoreState::StoreState(const StoreOptions& store_options, ops::Backend* store_backend,
@@ -24,7 +29,8 @@ StoreState::StoreState(const StoreOptions& store_options, ops::Backend* store_ba
       observer(store_observer),
       namer(store_options),
       pool(store_options.layers, store_options.pages, store_options.hooks),
-      tree(&pool, store_options.layers, store_options.page_tokens, store_options.digest_bits) {}
+      tree(&pool, LocalWindows(store_options), store_options.page_tokens,
+           store_options.digest_bits) {}
 
 StoreState::~StoreState() {
   base::MutexLock lock(&mu);

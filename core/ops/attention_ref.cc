@@ -15,18 +15,19 @@ void Attend(const AttentionShape& shape, const AttentionMask& mask, int64_t posi
             const double* values, RowOf row_of, absl::Span<double> out) {
   std::vector<int64_t> seen;
   std::vector<int64_t> rows;
-  for (int64_t q = 0; q <= position; ++q) {
-    if (!mask.Sees(position, q)) continue;
+  const int64_t begin = mask.WindowBegin(position);
+  for (int64_t q = mask.SinkBegin(position); q < std::min(begin, mask.SinkEnd()); ++q) {
     seen.push_back(q);
-    rows.push_back(row_of(q));
   }
+  for (int64_t q = begin; q <= position; ++q) seen.push_back(q);
+  for (const int64_t q : seen) rows.push_back(row_of(q));
   const int group = shape.heads / shape.kv_heads;
   const int dim = shape.head_dim;
   std::fill(out.begin(), out.end(), 0.0);
   for (int head = 0; head < shape.heads; ++head) {
     std::vector<double> scores(seen.size());
     for (size_t j = 0; j < seen.size(); ++j) {
-      const bool sink = mask.window_tokens > 0 && seen[j] < mask.sink_tokens;
+      const bool sink = seen[j] < mask.SinkEnd();
       const double* q = (sink ? sink_query : query).data() + head * dim;
       const double* k = keys + (rows[j] * shape.kv_heads + head / group) * dim;
       for (int i = 0; i < dim; ++i) scores[j] += q[i] * k[i];

@@ -48,6 +48,7 @@ struct Rope {
 //   x += Wo attention(rope(Wq n), rope(Wk n), Wv n),  n = rms_norm(x, attention_norm)
 //   x += Wdown (silu(Wgate m) * (Wup m)),             m = rms_norm(x, ffn_norm)
 struct LayerPlan {
+  int64_t local_tokens = 0;         // a query sees itself and those right before it; 0: all
   Vector attention_norm = nullptr;  // [width]
   Linear query;                     // [heads * head_dim, width]
   Linear key;                       // [kv_heads * head_dim, width]

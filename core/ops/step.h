@@ -10,15 +10,29 @@
 namespace tokend::ops {
 
 // Which keys a query sees. Position p sees q <= p when
-//   window_tokens == 0, or q < sink_tokens, or q > p - window_tokens.
+//   window_tokens == 0, or q > p - window_tokens, or
+//   q < sink_tokens and (sink_reach == 0 or q > p - sink_reach).
 // A sink is seen at distance min(p, sink_tokens + window_tokens - 1) - q, any
 // other key at p - q (see kv/: "a window is a mask").
 struct AttentionMask {
   int64_t sink_tokens = 0;
   int64_t window_tokens = 0;  // 0: everything
+  int64_t sink_reach = 0;     // more than window_tokens, or 0: sinks are always seen
 
+  bool operator==(const AttentionMask&) const = default;
+
+  // First position that the window of `p` holds.
+  int64_t WindowBegin(int64_t p) const {
+    return window_tokens == 0 || p < window_tokens ? 0 : p - window_tokens + 1;
+  }
+  // `p` sees the sinks of [SinkBegin(p), SinkEnd()), where that is a range.
+  int64_t SinkBegin(int64_t p) const {
+    return sink_reach == 0 || p < sink_reach ? 0 : p - sink_reach + 1;
+  }
+  int64_t SinkEnd() const { return window_tokens == 0 ? 0 : sink_tokens; }
+  bool SeesSinks(int64_t p) const { return SinkBegin(p) < SinkEnd(); }
   bool Sees(int64_t p, int64_t q) const {
-    return q <= p && (window_tokens == 0 || q < sink_tokens || q > p - window_tokens);
+    return q <= p && (q >= WindowBegin(p) || (q >= SinkBegin(p) && q < SinkEnd()));
   }
   // Position from which query p looks at the sinks.
   int64_t SinkPosition(int64_t p) const {

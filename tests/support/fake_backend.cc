@@ -26,7 +26,7 @@ uint64_t Embed(int32_t token) { return Hash(0x746f6b656e, token); }
 uint64_t KvValue(int layer, int64_t position, uint64_t x) { return Hash(Hash(layer, position), x); }
 
 int64_t Distance(const ops::AttentionMask& mask, int64_t p, int64_t q) {
-  return (q < mask.sink_tokens ? mask.SinkPosition(p) : p) - q;
+  return (q < mask.SinkEnd() ? mask.SinkPosition(p) : p) - q;
 }
 
 absl::Status Failed(absl::string_view what) {
@@ -36,8 +36,8 @@ absl::Status Failed(absl::string_view what) {
 
 // First position at or after `q` that `p` sees.
 int64_t NextSeen(const ops::AttentionMask& mask, int64_t p, int64_t q) {
-  if (mask.window_tokens == 0 || q < mask.sink_tokens) return q;
-  return std::max(q, p - mask.window_tokens + 1);
+  const int64_t sink = std::max(q, mask.SinkBegin(p));
+  return sink < mask.SinkEnd() ? sink : std::max(q, mask.WindowBegin(p));
 }
 
 }  // namespace

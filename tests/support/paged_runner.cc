@@ -60,9 +60,9 @@ void PagedRunner::Reserve(Sequence* sequence, int64_t tokens) {
 void PagedRunner::ReleaseHidden(Sequence* sequence) {
   for (size_t layer = 0; layer < sequence->pages.size(); ++layer) {
     const ops::AttentionMask& mask = sequence->masks[layer];
-    if (mask.window_tokens == 0) continue;
-    const int64_t begin = std::max<int64_t>(0, sequence->position - mask.window_tokens + 1);
-    const int64_t sink_pages = (mask.sink_tokens + page_tokens_ - 1) / page_tokens_;
+    const int64_t begin = mask.WindowBegin(sequence->position);
+    const bool sinks = mask.SeesSinks(sequence->position);
+    const int64_t sink_pages = sinks ? (mask.SinkEnd() + page_tokens_ - 1) / page_tokens_ : 0;
     std::vector<base::PageId>& table = sequence->pages[layer];
     for (int64_t page = sink_pages; page < begin / page_tokens_; ++page) {
       Free(&table[static_cast<size_t>(page)]);

@@ -34,8 +34,8 @@ struct Case {
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.kv_heads << " x " << c.group << " heads of " << c.head_dim << ", pages of "
              << c.page_tokens << " " << base::KvDtypeName(c.dtype) << ", sinks "
-             << c.mask.sink_tokens << " window " << c.mask.window_tokens << ", rows " << c.position
-             << " + " << c.rows;
+             << c.mask.sink_tokens << " window " << c.mask.window_tokens << " reach "
+             << c.mask.sink_reach << ", rows " << c.position << " + " << c.rows;
 }
 
 std::vector<float> Normal(size_t size, uint64_t seed) {
@@ -69,9 +69,10 @@ class Cache {
         windowed ? std::max<int64_t>(0, c.position - c.mask.window_tokens + 1) : 0;
     layer_.mask = c.mask;
     layer_.sink_pages =
-        windowed ? static_cast<int32_t>((std::min(c.mask.sink_tokens, total) + c.page_tokens - 1) /
-                                        c.page_tokens)
-                 : 0;
+        c.mask.SeesSinks(c.position)
+            ? static_cast<int32_t>((std::min(c.mask.sink_tokens, total) + c.page_tokens - 1) /
+                                   c.page_tokens)
+            : 0;
     layer_.first_page = std::max<int64_t>(layer_.sink_pages, begin / c.page_tokens);
     for (int64_t page = 0; page < logical; ++page) {
       if (page < layer_.sink_pages || page >= layer_.first_page) {
@@ -263,7 +264,8 @@ TEST_P(AttentionTest, WindowsAndSinks) {
     for (const ops::AttentionMask mask :
          {ops::AttentionMask{0, 1}, ops::AttentionMask{0, 17}, ops::AttentionMask{1, 16},
           ops::AttentionMask{4, 64}, ops::AttentionMask{20, 100}, ops::AttentionMask{300, 30},
-          ops::AttentionMask{4, 600}}) {
+          ops::AttentionMask{4, 600}, ops::AttentionMask{4, 30, 64}, ops::AttentionMask{20, 60, 65},
+          ops::AttentionMask{300, 20, 250}}) {
       for (const int64_t position : {0, 3, 60, 68, 259, 300, 530, 1030}) {
         for (const int rows : {1, 23}) {
           Check({1, 2, 32, 16, dtype, mask, position, rows}, GetParam(), seed++);
@@ -285,6 +287,9 @@ TEST_P(AttentionTest, RandomCases) {
     c.page_tokens = below(2) == 0 ? 16 : 32;
     c.dtype = static_cast<base::KvDtype>(below(3));
     if (below(2) == 0) c.mask = {below(40), 1 + below(400)};
+    if (c.mask.sink_tokens > 0 && below(2) == 0) {
+      c.mask.sink_reach = c.mask.window_tokens + 1 + below(300);
+    }
     c.position = below(900);
     c.rows = static_cast<int>(1 + below(50));
     Check(c, GetParam(), seed + static_cast<uint64_t>(i));
@@ -305,6 +310,8 @@ TEST(VisiblePiecesTest, SkipsWhatTheMaskHides) {
   EXPECT_EQ(window[1], (1'000'000 - 255) / kPieceTokens);
   EXPECT_EQ(window[2], 1'000'010 / kPieceTokens);
   EXPECT_EQ(VisiblePieces({4, 256}, 10, 10).size(), 1);
+  EXPECT_EQ(VisiblePieces({600, 256, 700}, 1000, 1010)[0], 1);
+  EXPECT_EQ(VisiblePieces({4, 256, 700}, 1000, 1010)[0], 2);
   EXPECT_EQ(VisiblePieces({0, 256}, 1'000'000, 1'000'010).size(), 2);
 }
 

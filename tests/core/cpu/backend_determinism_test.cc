@@ -38,7 +38,8 @@ class DeterminismTest : public ::testing::TestWithParam<Matrix> {
 
 TEST_P(DeterminismTest, ChunksDoNotChangeABit) {
   const std::vector<int32_t> tokens = model_.Tokens(530, 10);
-  for (const ops::AttentionMask mask : {ops::AttentionMask{}, ops::AttentionMask{4, 100}}) {
+  for (const ops::AttentionMask mask :
+       {ops::AttentionMask{}, ops::AttentionMask{4, 100}, ops::AttentionMask{20, 100, 290}}) {
     Rig rig(model_, Options());
     const std::vector<float> whole = rig.Run(tokens, 512, mask);
     for (const int64_t chunk : {1, 7, 64}) {

@@ -70,7 +70,7 @@ TEST(CpuBackendTest, WindowsWithSinksMatchTheDenseReference) {
   const std::vector<int32_t> tokens = model.Tokens(300, 6);
   for (const ops::AttentionMask mask :
        {ops::AttentionMask{0, 40}, ops::AttentionMask{4, 40}, ops::AttentionMask{4, 260},
-        ops::AttentionMask{20, 33}, ops::AttentionMask{1, 1}}) {
+        ops::AttentionMask{20, 33}, ops::AttentionMask{1, 1}, ops::AttentionMask{20, 33, 70}}) {
     SCOPED_TRACE(::testing::Message() << mask.sink_tokens << " + " << mask.window_tokens);
     const std::vector<double> want = Reference(model, tokens, mask);
     Rig rig(model, F32Options());
@@ -85,7 +85,7 @@ TEST(CpuBackendTest, WindowsWithSinksMatchTheDenseReference) {
 TEST(CpuBackendTest, LayersMayHaveDifferentMasks) {
   const RandomModel model({});
   const std::vector<int32_t> tokens = model.Tokens(120, 7);
-  const std::vector<ops::AttentionMask> masks = {{}, {2, 20}, {5, 48}};
+  const std::vector<ops::AttentionMask> masks = {{}, {2, 20, 46}, {5, 48}};
   const std::vector<double> want =
       ops::ReferenceModel(model.plan()).Logits(tokens, masks, {50, 119});
   Rig rig(model, F32Options());

@@ -29,12 +29,20 @@ std::vector<int32_t> Tokens(int count, int salt) {
   return tokens;
 }
 
+constexpr kv::RetentionPolicy kFull;
+constexpr kv::RetentionPolicy kWindow = {kv::RetentionPolicy::Kind::kSlidingWindow, 4, 48};
+constexpr kv::RetentionPolicy kNarrow = {kv::RetentionPolicy::Kind::kSlidingWindow, 0, 17};
+constexpr kv::RetentionPolicy kLayered = {kv::RetentionPolicy::Kind::kLayered, 4, 32, 1};
+
 enum class Model { kFake, kF32, kInt16, kInt8 };
 
 struct Case {
   Model model;
   kv::RetentionPolicy retention;
+  std::vector<int64_t> local_windows = {0, 0, 0};
 };
+
+bool HasLocal(const Case& c) { return c.local_windows != std::vector<int64_t>{0, 0, 0}; }
 
 // A small model with random weights on the CPU, whose free pages are all NaN.
 void UseCpu(base::Activations activations, base::KvDtype kv_dtype, HarnessOptions* options) {
@@ -71,6 +79,7 @@ class DeterminismTest : public ::testing::TestWithParam<Case> {
     options.engine.prefill_chunk_tokens = chunk;
     options.engine.max_batch_tokens = 640;
     options.pages = 3 * 1024;
+    options.local_windows = GetParam().local_windows;
     switch (GetParam().model) {
       case Model::kFake:
         break;
@@ -120,11 +129,16 @@ class DeterminismTest : public ::testing::TestWithParam<Case> {
   }
 
   // Tokens at least that must be computed again when all KV is gone: the receptive
-  // field of three layers, or all of the base and the input.
+  // field of the layers, or all of the base and the input.
   int64_t LeastField() const {
     const int64_t all = kBaseTokens + kInputTokens;
-    const int64_t window = GetParam().retention.window_tokens;
-    return window == 0 ? all : std::min(all, 3 * (window - 1));
+    int64_t field = 0;
+    for (int layer = 0; layer < 3; ++layer) {
+      const int64_t window =
+          GetParam().retention.Mask(layer, GetParam().local_windows[layer]).window_tokens;
+      field += window == 0 ? all : window - 1;
+    }
+    return std::min(all, field);
   }
 
   // Base in one turn, question in the next, alone, chunks of a whole input.
@@ -170,7 +184,7 @@ TEST_P(DeterminismTest, ColdCachedForkedAndRolledBackAreTheSame) {
     }());
     EXPECT_EQ(cached->tokens(), expected);
     // Behind a window there may be nothing left that another session could use.
-    if (GetParam().retention.window_tokens == 0) {
+    if (GetParam().retention == kFull && !HasLocal(GetParam())) {
       EXPECT_GT(cached->finished()->usage.cached_tokens, 0);
     }
     // Forked from the version of the base.
@@ -190,7 +204,9 @@ TEST_P(DeterminismTest, ColdCachedForkedAndRolledBackAreTheSame) {
 
 TEST_P(DeterminismTest, WhatWasDroppedIsComputedAgainAlike) {
   const auto expected = Expected();
-  HarnessOptions options = Options(64);
+  // The other turn needs as many pages in local layers as in global ones, if it
+  // computes all at once.
+  HarnessOptions options = Options(HasLocal(GetParam()) ? 512 : 64);
   options.pages = 3 * 24;
   Harness harness(options);
   harness.Run(Base("a"));
@@ -200,10 +216,10 @@ TEST_P(DeterminismTest, WhatWasDroppedIsComputedAgainAlike) {
   EXPECT_EQ(sink->tokens(), expected);
   const int64_t recomputed = sink->finished()->usage.recomputed_tokens;
   EXPECT_GT(recomputed, 0);
-  const kv::RetentionPolicy& retention = GetParam().retention;
-  if (retention.window_tokens == 0) return;
-  // The receptive field of three layers, with the pages around it and the sinks'.
-  EXPECT_LE(recomputed, 3 * (retention.window_tokens - 1) + 3 * 16);
+  // The receptive field of the layers, with the pages around it and the sinks'.
+  if (LeastField() < kBaseTokens) {
+    EXPECT_LE(recomputed, LeastField() + 3 * 16);
+  }
 }
 
 TEST_P(DeterminismTest, APausedTurnGoesOnAlike) {
@@ -225,7 +241,7 @@ TEST_P(DeterminismTest, AParkedTurnGoesOnAlike) {
   const auto expected = Expected();
   for (const int chunk : {1, 7, 64, 512}) {
     HarnessOptions options = Options(chunk);
-    options.pages = 3 * 24;
+    options.pages = HasLocal(GetParam()) ? 44 : 3 * 24;
     Harness harness(options);
     harness.Run(Base("a"));
     const auto sink = harness.Submit(Question("a"));
@@ -238,6 +254,10 @@ TEST_P(DeterminismTest, AParkedTurnGoesOnAlike) {
     }
     harness.RunUntilIdle();
     EXPECT_EQ(sink->tokens(), expected) << "chunk " << chunk;
+    if (HasLocal(GetParam())) {
+      EXPECT_GT(harness.scheduler().parks(), 0);
+      continue;
+    }
     EXPECT_EQ(harness.scheduler().parks(), 4);
     EXPECT_GE(sink->finished()->usage.recomputed_tokens, 4 * LeastField());
   }
@@ -249,7 +269,7 @@ TEST_P(DeterminismTest, ManyInAPoolForFewAreTheSame) {
   int64_t parks = 0;
   for (const int chunk : {1, 7, 64, 512}) {
     HarnessOptions options = Options(chunk);
-    options.pages = 3 * 26;
+    options.pages = 3 * (GetParam().retention.kind == kLayered.kind ? 20 : 26);
     Harness harness(options);
     harness.Run(Base("a"));
     AddNeighbours(harness, 4);
@@ -259,27 +279,32 @@ TEST_P(DeterminismTest, ManyInAPoolForFewAreTheSame) {
     EXPECT_EQ(sink->tokens(), expected) << "chunk " << chunk;
     parks += harness.scheduler().parks();
   }
-  EXPECT_GT(parks, 0);
+  if (!HasLocal(GetParam())) {
+    EXPECT_GT(parks, 0);
+  }
 }
-
-constexpr kv::RetentionPolicy kFull;
-constexpr kv::RetentionPolicy kWindow = {kv::RetentionPolicy::Kind::kSlidingWindow, 4, 48};
-constexpr kv::RetentionPolicy kNarrow = {kv::RetentionPolicy::Kind::kSlidingWindow, 0, 17};
 
 std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
   constexpr const char* kModels[] = {"Fake", "F32", "Int16", "Int8"};
-  const int64_t window = info.param.retention.window_tokens;
+  constexpr const char* kKinds[] = {"Full", "Window", "Layered"};
+  const kv::RetentionPolicy& retention = info.param.retention;
   return absl::StrCat(kModels[static_cast<int>(info.param.model)],
-                      window == 0 ? "Full" : absl::StrCat("Window", window));
+                      kKinds[static_cast<int>(retention.kind)],
+                      retention.window_tokens == 0 ? "" : absl::StrCat(retention.window_tokens),
+                      HasLocal(info.param) ? "Local" : "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, DeterminismTest,
-                         ::testing::Values(Case{Model::kFake, kFull}, Case{Model::kFake, kWindow},
-                                           Case{Model::kFake, kNarrow}, Case{Model::kF32, kFull},
-                                           Case{Model::kF32, kNarrow}, Case{Model::kInt16, kFull},
-                                           Case{Model::kInt16, kWindow}, Case{Model::kInt8, kFull},
-                                           Case{Model::kInt8, kNarrow}),
-                         CaseName);
+INSTANTIATE_TEST_SUITE_P(
+    Cases, DeterminismTest,
+    ::testing::Values(Case{Model::kFake, kFull}, Case{Model::kFake, kWindow},
+                      Case{Model::kFake, kNarrow}, Case{Model::kFake, kLayered},
+                      Case{Model::kFake, kWindow, {60, 0, 60}},
+                      Case{Model::kFake, kLayered, {40, 0, 40}}, Case{Model::kF32, kFull},
+                      Case{Model::kF32, kNarrow}, Case{Model::kF32, kLayered},
+                      Case{Model::kF32, kFull, {20, 0, 20}}, Case{Model::kInt16, kFull},
+                      Case{Model::kInt16, kWindow}, Case{Model::kInt16, kWindow, {0, 60, 60}},
+                      Case{Model::kInt8, kFull}, Case{Model::kInt8, kNarrow}),
+    CaseName);
 
 }  // namespace
 }  // namespace tokend::engine

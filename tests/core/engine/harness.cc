@@ -231,6 +231,7 @@ Harness::Harness(const HarnessOptions& options)
   store.model_fingerprint = "fake";
   store.share_prefixes = options.share_prefixes;
   store.max_versions = options.max_versions;
+  store.local_windows = options.local_windows;
   store.quota_pages = options.quota_pages;
   store.hooks = &tags_;
   store_ = kv::SessionStore::Create(store, &tags_, &clock_, &observer_).value();

@@ -116,6 +116,7 @@ struct HarnessOptions {
   bool share_prefixes = false;
   int max_versions = 16;
   std::map<std::string, int64_t> quota_pages;
+  std::vector<int64_t> local_windows;
   // In place of the fake one, with its arena; `backend` must describe it.
   std::shared_ptr<ops::Backend> real_backend;
   std::function<void(base::PageId)> on_page_freed;  // of the real one

@@ -17,6 +17,7 @@ StoreOptions OptionsOf(const ProgramOptions& program) {
   StoreOptions options = SmallOptions();
   options.pages = program.pages;
   options.digest_bits = program.digest_bits;
+  options.local_windows = program.local_windows;
   options.share_prefixes = program.share_prefixes;
   options.max_versions = 4;
   options.max_sessions = 12;

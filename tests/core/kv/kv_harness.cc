@@ -62,7 +62,10 @@ const testing::FakeReference& KvHarness::Reference(const RetentionPolicy& policy
   found = references_.end();
   while (known > 0 && found == references_.end()) found = references_.find(keys[--known]);
   std::vector<ops::AttentionMask> masks;
-  for (int layer = 0; layer < options_.layers; ++layer) masks.push_back(policy.Mask(layer));
+  for (int layer = 0; layer < options_.layers; ++layer) {
+    masks.push_back(
+        policy.Mask(layer, options_.local_windows.empty() ? 0 : options_.local_windows[layer]));
+  }
   testing::FakeReference reference = found != references_.end()
                                          ? found->second
                                          : testing::FakeReference(kVocabulary, std::move(masks));

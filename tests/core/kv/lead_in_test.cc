@@ -20,22 +20,26 @@ Layout RandomLayout(std::minstd_rand* random) {
   const auto below = [&](int64_t n) { return static_cast<int64_t>((*random)() % n); };
   const int layers = 1 + static_cast<int>(below(6));
   RetentionPolicy policy = {RetentionPolicy::Kind::kSlidingWindow, below(6), 1 + below(9)};
-  if (layers > 1 && below(2) == 0) {
+  if (below(4) == 0) policy = {};
+  if (policy.window_tokens > 0 && layers > 1 && below(2) == 0) {
     policy.kind = RetentionPolicy::Kind::kLayered;
     policy.full_layers = 1 + static_cast<int32_t>(below(layers - 1));
   }
-  return MakeLayout(policy, layers, kPageTokens);
+  const int64_t local = below(3) == 0 ? 0 : 1 + below(12);
+  std::vector<int64_t> local_windows;
+  for (int i = 0; i < layers; ++i) local_windows.push_back(below(2) == 0 ? 0 : local);
+  return MakeLayout(policy, local_windows, kPageTokens);
 }
 
 // Runs the plan on flags in place of numbers: exact[l][q] says whether layer l has
 // the right K and V of position q. What is wrong, or empty.
 std::string RunFlags(const Layout& layout, const LeadIn& plan, const Survivors& survivors) {
-  const int64_t window_begin = WindowBegin(layout, plan.end);
   std::vector<bool> row_exact(plan.end, true);
   for (int layer = 0; layer < layout.layers; ++layer) {
     const int g = layout.group_of_layer[layer];
     const ops::AttentionMask& mask = layout.groups[g].mask;
     const bool full = layout.groups[g].full();
+    const int64_t window_begin = full ? 0 : WindowBegin(layout, g, plan.end);
     std::vector<bool> there(plan.end, false), exact(plan.end, false);
     for (int64_t q = 0; q < plan.end; ++q) {
       const bool survives =
@@ -58,7 +62,7 @@ std::string RunFlags(const Layout& layout, const LeadIn& plan, const Survivors& 
         row_exact[p] = row_exact[p] && exact[q];
       }
     }
-    for (int64_t q = full ? 0 : window_begin; q < plan.end; ++q) {
+    for (int64_t q = window_begin; q < plan.end; ++q) {
       if (!exact[q]) return absl::StrCat("layer ", layer, " lacks ", q, " at the end");
     }
   }
@@ -94,8 +98,8 @@ TEST(LeadInTest, LeavesEveryWindowExact) {
 TEST(LeadInTest, IsAsShortAsTheReceptiveField) {
   for (int layers = 1; layers <= 5; ++layers) {
     for (int64_t window = 1; window <= 20; ++window) {
-      const Layout layout =
-          MakeLayout({RetentionPolicy::Kind::kSlidingWindow, 2, window}, layers, kPageTokens);
+      const Layout layout = MakeLayout({RetentionPolicy::Kind::kSlidingWindow, 2, window},
+                                       std::vector<int64_t>(layers, 0), kPageTokens);
       const int64_t end = 400;
       const LeadIn plan = PlanLeadIn(layout, end, {});
       const int64_t field = layers * (window - 1);
@@ -106,13 +110,23 @@ TEST(LeadInTest, IsAsShortAsTheReceptiveField) {
 }
 
 TEST(LeadInTest, SurvivingLayersWidenNothing) {
-  const Layout layout = MakeLayout({RetentionPolicy::Kind::kLayered, 0, 9, 2}, 4, kPageTokens);
+  const Layout layout = MakeLayout({RetentionPolicy::Kind::kLayered, 0, 9, 2},
+                                   std::vector<int64_t>(4, 0), kPageTokens);
   Survivors survivors;
   survivors.full_until[0] = 400;
   const LeadIn plan = PlanLeadIn(layout, 400, survivors);
   EXPECT_THAT(plan.store_begin, ::testing::ElementsAre(400, 400, 384, 392));
   EXPECT_THAT(plan.attend_begin, ::testing::ElementsAre(384, 384, 392, 400));
   EXPECT_EQ(plan.start, 384);
+}
+
+TEST(LeadInTest, EachLayerWidensTheFieldByItsOwnWindow) {
+  const RetentionPolicy policy = {RetentionPolicy::Kind::kSlidingWindow, 2, 20};
+  const std::vector<int64_t> windows = {7, 0, 7, 7};
+  const LeadIn plan = PlanLeadIn(MakeLayout(policy, windows, kPageTokens), 400, {});
+  // Whole pages at the top; then 19 and 6 positions more.
+  EXPECT_THAT(plan.store_begin, ::testing::ElementsAre(361, 367, 386, 392));
+  EXPECT_THAT(plan.attend_begin, ::testing::ElementsAre(367, 386, 392, 400));
 }
 
 class RecomputeTest : public ::testing::Test {
@@ -127,11 +141,14 @@ class RecomputeTest : public ::testing::Test {
   }
   // Takes all pages for a moment, so that no idle KV is left.
   static void TakeAllPages(KvHarness* harness) {
-    auto branch = harness->store().CheckoutEphemeral("q");
-    branch->Append(SomeTokens(40 * kPageTokens, 77));
-    branch->MatchPrefix();
-    ASSERT_TRUE(harness->Compute(branch.get(), 64).ok());
-    branch.reset();
+    std::vector<std::unique_ptr<Branch>> branches;
+    do {
+      branches.push_back(harness->store().CheckoutEphemeral("q"));
+      branches.back()->Append(SomeTokens(40 * kPageTokens, 77 + static_cast<int>(branches.size())));
+      branches.back()->MatchPrefix();
+    } while (harness->Compute(branches.back().get(), 4).ok());
+    ASSERT_EQ(harness->store().Snapshot().pages.free / kLayers, 0);
+    branches.clear();
     harness->store().Maintain();
   }
   static RetentionPolicy Window(int64_t sinks = kSinks, int64_t window = kWindow) {
@@ -209,6 +226,34 @@ TEST_F(RecomputeTest, FullLayersThatSurviveAreNotWritten) {
   EXPECT_LE(harness.last_stats().recomputed_tokens, 2 * 8 + 2 * kPageTokens + 2);
   EXPECT_THAT(pages_of(), ::testing::IsSupersetOf(before));
   harness.Audit();
+}
+
+// Lengths around the one at which the local layers lose sight of the sinks, and
+// around those at which a window leaves them.
+TEST_F(RecomputeTest, LocalLayersAtAnyLength) {
+  for (const std::vector<int64_t>& windows :
+       std::vector<std::vector<int64_t>>{{30, 0, 30}, {5, 5, 5}, {0, 11, 11}, {11, 0, 0}}) {
+    StoreOptions options = Options();
+    options.local_windows = windows;
+    for (int length = 1; length < 70; ++length) {
+      KvHarness harness(options);
+      const RetentionPolicy policy = Window(length % 3 == 0 ? 6 : kSinks);
+      ASSERT_TRUE(harness.Create("a", policy).ok());
+      ASSERT_TRUE(harness.Turn("a", SomeTokens(length), 7).ok());
+      ASSERT_NO_FATAL_FAILURE(TakeAllPages(&harness));
+      ASSERT_TRUE(harness.Turn("a", SomeTokens(3, 2), 1 + length % 5).ok());
+      const int64_t field = (windows[0] > 0 ? std::min(windows[0], kWindow) : kWindow) - 1 +
+                            (windows[1] > 0 ? std::min(windows[1], kWindow) : kWindow) - 1 +
+                            (windows[2] > 0 ? std::min(windows[2], kWindow) : kWindow) - 1;
+      EXPECT_LE(harness.last_stats().recomputed_tokens, field + 3 * kPageTokens + 8);
+      EXPECT_GE(harness.last_stats().recomputed_tokens, std::min<int64_t>(length, field) - 3);
+      harness.Audit();
+      ASSERT_TRUE(harness.Turn("a", SomeTokens(3, 2), 2).ok());
+      EXPECT_EQ(harness.last_stats().recomputed_tokens, 0);
+      harness.Audit();
+      if (HasFailure()) FAIL() << "length " << length << ", first window " << windows[0];
+    }
+  }
 }
 
 TEST_F(RecomputeTest, ADropInTheMiddleLeavesNothing) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tests/core/kv/interpreter.h"
 #include "tests/support/run_in_child.h"
 
@@ -101,6 +102,9 @@ std::string AsCode(const ProgramOptions& options, absl::Span<const Op> program) 
   std::string code = absl::StrCat("CheckProgram({.pages = ", options.pages);
   if (options.digest_bits != 64) absl::StrAppend(&code, ", .digest_bits = ", options.digest_bits);
   if (options.share_prefixes) absl::StrAppend(&code, ", .share_prefixes = true");
+  if (!options.local_windows.empty()) {
+    absl::StrAppend(&code, ", .local_windows = {", absl::StrJoin(options.local_windows, ", "), "}");
+  }
   if (options.plant != ProgramOptions::kNothing) {
     absl::StrAppend(&code, ", .plant = ProgramOptions::", kPlants[options.plant]);
   }

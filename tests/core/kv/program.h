@@ -52,6 +52,7 @@ struct ProgramOptions {
   int64_t pages = 700;
   int digest_bits = 64;
   bool share_prefixes = false;
+  std::vector<int64_t> local_windows = {};  // of the three layers
   // What the test of the shrinker breaks, so that programs fail.
   enum Plant { kNothing, kPageOfThirdNode, kCrashOfFourthCommit } plant = kNothing;
 };

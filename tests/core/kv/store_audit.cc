@@ -82,10 +82,13 @@ bool StoreAudit::InReach(const Claim& claim, const Node* node, const LayerGroup&
   const int64_t page = state_->options.page_tokens;
   const ops::AttentionMask& mask = group.mask;
   const int64_t oldest = claim.position() - mask.window_tokens + 1;
+  const bool gone =
+      mask.sink_reach > 0 && claim.position() >= mask.sink_tokens + mask.sink_reach - 1;
+  const int64_t sinks = gone ? 0 : mask.sink_tokens;  // that some query sees
   // Windows that touch the sinks' last page count as one run from the start.
-  const int64_t sinks_end = (mask.sink_tokens + page - 1) / page * page;
+  const int64_t sinks_end = (sinks + page - 1) / page * page;
   if (oldest < sinks_end + page) return true;
-  return node->index * page < mask.sink_tokens || (node->index + 1) * page > oldest;
+  return node->index * page < sinks || (node->index + 1) * page > oldest;
 }
 
 void StoreAudit::CheckCounts(const std::vector<Node*>& nodes) UNLOCKED {

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
+#include "core/kv/layout.h"
 #include "core/kv/policy.h"
 #include "tests/core/kv/kv_harness.h"
 
@@ -20,40 +21,89 @@ RetentionPolicy Window(int64_t sinks, int64_t window) {
   return {RetentionPolicy::Kind::kSlidingWindow, sinks, window};
 }
 
-TEST(PolicyTest, ReachableIsWhatALaterQuerySees) {
-  for (int64_t sinks = 0; sinks < 10; ++sinks) {
-    for (int64_t window = 1; window < 14; ++window) {
-      const ops::AttentionMask mask = Window(sinks, window).Mask(0);
-      for (int64_t position = 0; position < 60; ++position) {
-        const ReachablePages reach = Reachable(mask, position, kPageTokens);
-        int64_t hidden = 0;
-        for (int64_t q = 0; q < position; ++q) hidden += mask.Sees(position, q) ? 0 : 1;
-        EXPECT_EQ(HiddenPositions(mask, position), hidden);
-        for (int64_t page = 0; page < Pages(position); ++page) {
-          bool seen = false;
-          for (int64_t q = page * 4; q < std::min(position, page * 4 + 4); ++q) {
-            // What no query at `position` sees, none later will.
-            seen = seen || mask.Sees(position, q);
-          }
-          const bool kept = page < reach.sink_pages || page >= reach.first_page;
-          EXPECT_TRUE(kept || !seen);
-          // Nothing more is kept, but where the window touches the sinks' pages.
-          if (reach.sink_pages > 0) {
-            EXPECT_EQ(kept, seen || page == position / 4) << page;
-          }
-        }
-        EXPECT_TRUE(reach.sink_pages == 0 || reach.sink_pages < reach.first_page);
-      }
+// All policies of a kind with few tokens, in a layer with each local window.
+template <typename Fn>
+void ForSmallMasks(Fn fn) {
+  for (int64_t local = 0; local < 24; ++local) {
+    fn(RetentionPolicy{}, local);
+    for (int64_t sinks = 0; sinks < 10; ++sinks) {
+      for (int64_t window = 1; window < 14; ++window) fn(Window(sinks, window), local);
     }
   }
 }
 
+TEST(PolicyTest, AMaskHidesWhatThePolicyOrTheLayerHides) {
+  ForSmallMasks([](const RetentionPolicy& policy, int64_t local) {
+    const ops::AttentionMask mask = policy.Mask(0, local);
+    const bool full = policy.kind == RetentionPolicy::Kind::kFull;
+    const int64_t sinks = policy.sink_tokens, window = policy.window_tokens;
+    for (int64_t p = 0; p < 60; ++p) {
+      for (int64_t q = 0; q < 60; ++q) {
+        const bool kept = full || q < sinks || q > p - window;
+        const bool near = local == 0 || q > p - local;
+        ASSERT_EQ(mask.Sees(p, q), q <= p && kept && near);
+        if (!mask.Sees(p, q)) continue;
+        const int64_t from = !full && q < sinks ? std::min(p, sinks + window - 1) : p;
+        ASSERT_EQ(q < mask.SinkEnd() ? mask.SinkPosition(p) : p, from);
+      }
+    }
+  });
+}
+
+TEST(PolicyTest, ReachableIsWhatALaterQuerySees) {
+  ForSmallMasks([](const RetentionPolicy& policy, int64_t local) {
+    const ops::AttentionMask mask = policy.Mask(0, local);
+    for (int64_t position = 0; position < 60; ++position) {
+      const ReachablePages reach = Reachable(mask, position, kPageTokens);
+      bool sinks_seen = false;
+      for (int64_t q = 0; q < mask.SinkEnd(); ++q) sinks_seen |= mask.Sees(position, q);
+      for (int64_t page = 0; page < Pages(position); ++page) {
+        bool seen = false;
+        for (int64_t q = page * 4; q < std::min(position, page * 4 + 4); ++q) {
+          // What no query at `position` sees, none later will.
+          seen = seen || mask.Sees(position, q);
+        }
+        const bool kept = page < reach.sink_pages || page >= reach.first_page;
+        ASSERT_TRUE(kept || !seen);
+        // Nothing more is kept, but where the window touches the sinks' pages, and
+        // all of those as long as one is seen.
+        if (reach.first_page > 0) {
+          const bool sink = page < Pages(mask.SinkEnd()) && sinks_seen;
+          ASSERT_EQ(kept, seen || sink || page == position / 4) << page;
+        }
+      }
+      ASSERT_TRUE(reach.sink_pages == 0 || reach.sink_pages < reach.first_page);
+    }
+  });
+}
+
+TEST(PolicyTest, HiddenIsWhatNoLayerSees) {
+  ForSmallMasks([](RetentionPolicy policy, int64_t local) {
+    if (policy.kind != RetentionPolicy::Kind::kFull && local % 2 == 0) {
+      policy.kind = RetentionPolicy::Kind::kLayered;
+      policy.full_layers = 1;
+    }
+    const std::vector<int64_t> windows = {local, local / 3 % 2 * local, local};
+    const Layout layout = MakeLayout(policy, windows, kPageTokens);
+    for (int64_t position = 0; position < 60; ++position) {
+      int64_t hidden = 0;
+      for (int64_t q = 0; q < position; ++q) {
+        hidden +=
+            std::none_of(layout.groups.begin(), layout.groups.end(),
+                         [&](const LayerGroup& group) { return group.mask.Sees(position, q); });
+      }
+      ASSERT_EQ(HiddenPositions(layout, position), hidden);
+    }
+  });
+}
+
 TEST(PolicyTest, LayersHaveTheirOwnMasks) {
   const RetentionPolicy policy = {RetentionPolicy::Kind::kLayered, 2, 6, 1};
-  EXPECT_EQ(policy.Mask(0).window_tokens, 0);
-  EXPECT_EQ(policy.Mask(0).sink_tokens, 0);
-  EXPECT_EQ(policy.Mask(1).window_tokens, 6);
-  EXPECT_EQ(policy.Mask(1).sink_tokens, 2);
+  EXPECT_EQ(policy.Mask(0, 0), (ops::AttentionMask{}));
+  EXPECT_EQ(policy.Mask(1, 0), (ops::AttentionMask{2, 6}));
+  EXPECT_EQ(policy.Mask(0, 6), (ops::AttentionMask{0, 6}));
+  EXPECT_EQ(policy.Mask(1, 6), (ops::AttentionMask{0, 6}));
+  EXPECT_EQ(policy.Mask(1, 7), (ops::AttentionMask{2, 6, 7}));
 }
 
 TEST(PolicyTest, Limits) {
@@ -66,6 +116,17 @@ TEST(PolicyTest, Limits) {
   EXPECT_FALSE(ValidateRetention(Window(0, 0), 100, 3).ok());
   EXPECT_FALSE(ValidateRetention({RetentionPolicy::Kind::kLayered, 0, 9, 0}, 100, 3).ok());
   EXPECT_FALSE(ValidateRetention({RetentionPolicy::Kind::kLayered, 0, 9, 3}, 100, 3).ok());
+}
+
+TEST(WindowTest, LocalWindowsHaveOneWidth) {
+  StoreOptions options = SmallOptions();
+  testing::FakeBackend backend({.layers = 3, .page_tokens = 4, .vocabulary_size = kVocabulary});
+  for (const std::vector<int64_t>& windows :
+       std::vector<std::vector<int64_t>>{{5, 6, 0}, {5, 5}, {0, -1, 0}, {0, 0, 0, 0}}) {
+    options.local_windows = windows;
+    EXPECT_FALSE(
+        SessionStore::Create(options, &backend, base::RealClock(), base::NullObserver()).ok());
+  }
 }
 
 TEST(WindowTest, PagesStayWithinTheirBound) {
@@ -186,6 +247,70 @@ TEST(WindowTest, LayersKeepWhatTheirOwnMaskReaches) {
   EXPECT_EQ(harness.audit().HeadPages("p", "a", 0), Pages(6 * 13));
   EXPECT_LE(harness.audit().HeadPages("p", "a", 1), 1 + 2 + 1);
   EXPECT_LE(harness.audit().HeadPages("p", "a", 2), 1 + 2 + 1);
+}
+
+// Logits of the last of `tokens` in a session of its own.
+std::vector<float> LastLogits(const StoreOptions& options, const RetentionPolicy& policy,
+                              const Tokens& tokens) {
+  KvHarness harness(options);
+  std::vector<float> logits;
+  harness.backend().on_logits = [&](int64_t, uint64_t, absl::Span<float> row) {
+    logits.assign(row.begin(), row.end());
+  };
+  EXPECT_TRUE(harness.Create("a", policy).ok());
+  EXPECT_TRUE(harness.Turn("a", tokens, 7).ok());
+  harness.Audit();
+  return logits;
+}
+
+// A local layer in front of a global one: what it no longer reaches, the global one
+// still sees; what no layer reaches, however far, does not matter.
+TEST(WindowTest, AFactOutsideTheLocalWindowIsStillSeenByGlobalLayers) {
+  StoreOptions options = SmallOptions();
+  options.local_windows = {5, 0, 5};
+  const RetentionPolicy window = Window(2, 20);
+  const RetentionPolicy layered = {RetentionPolicy::Kind::kLayered, 2, 20, 2};
+  const Tokens tokens = SomeTokens(100);
+  const auto differs = [&](const StoreOptions& store, const RetentionPolicy& policy, int64_t at) {
+    Tokens other = tokens;
+    other[at] = (other[at] + 1) % kVocabulary;
+    return LastLogits(store, policy, other) != LastLogits(store, policy, tokens);
+  };
+  // Of the last position, 99: the local layers reach back to 91, with the global
+  // one of 20 tokens between them to 72, and before that there are its sinks.
+  for (const int64_t at : {99, 92, 90, 80, 72, 1, 0}) EXPECT_TRUE(differs(options, window, at));
+  for (const int64_t at : {71, 50, 2}) EXPECT_FALSE(differs(options, window, at));
+  // Full in the first two layers: what is behind the window, the global one sees.
+  for (const int64_t at : {71, 50, 2, 0}) EXPECT_TRUE(differs(options, layered, at));
+  options.local_windows = {5, 5, 5};
+  for (const int64_t at : {99, 87}) EXPECT_TRUE(differs(options, {}, at));
+  for (const int64_t at : {86, 50, 0}) {
+    EXPECT_FALSE(differs(options, {}, at));
+    EXPECT_FALSE(differs(options, window, at));
+    EXPECT_FALSE(differs(options, layered, at));
+  }
+}
+
+TEST(WindowTest, LocalLayersKeepTheirOwnWindow) {
+  StoreOptions options = SmallOptions();
+  options.local_windows = {0, 9, 9};
+  KvHarness harness(options);
+  ASSERT_TRUE(harness.Create("full").ok());
+  ASSERT_TRUE(harness.Create("window", Window(2, 24)).ok());
+  for (int turn = 0; turn < 6; ++turn) {
+    for (const absl::string_view id : {"full", "window"}) {
+      ASSERT_TRUE(harness.Turn(id, SomeTokens(13, turn), 5).ok());
+      EXPECT_EQ(harness.last_stats().recomputed_tokens, 0);
+      harness.store().Maintain();
+      harness.Audit();
+    }
+  }
+  EXPECT_EQ(harness.audit().HeadPages("p", "full", 0), Pages(6 * 13));
+  EXPECT_LE(harness.audit().HeadPages("p", "window", 0), 1 + 6 + 1);
+  for (const absl::string_view id : {"full", "window"}) {
+    EXPECT_LE(harness.audit().HeadPages("p", id, 1), Pages(9) + 1);
+    EXPECT_LE(harness.audit().HeadPages("p", id, 2), Pages(9) + 1);
+  }
 }
 
 TEST(WindowTest, AStreamOfManyTurnsCostsTheSameEachTurn) {
