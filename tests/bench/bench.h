@@ -68,6 +68,9 @@ absl::Status RunKv(const Options& options, Report* report);
 absl::Status RunQuality(const Options& options, Report* report);
 // Session calls, without a model. INTERNAL where a median is over 20 us.
 absl::Status RunStore(const Options& options, Report* report);
+// Turns of one session with a sliding window over 50,000 tokens: what they cost at the
+// start and at the end.
+absl::Status RunEndless(const Options& options, Report* report);
 // The cost of gRPC, and the daemon's memory.
 absl::Status RunGrpc(const Options& options, Report* report);
 
