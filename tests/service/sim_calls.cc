@@ -248,7 +248,10 @@ void SimTransport::Pause() { simulation_->Pause(); }
 void SimTransport::Complete(bool ok) {
   const Operation operation = operation_;
   if (operation == kIdle) return;
-  if (ok && simulation_->connected(client_)) Receive();
+  if (ok && simulation_->connected(client_)) {
+    if (operation == kMetadata) simulation_->Admitted(client_);
+    Receive();
+  }
   if (operation == kEnd) {
     simulation_->Ended(client_);
     OnEnd();

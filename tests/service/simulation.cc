@@ -271,6 +271,7 @@ void Simulation::Receive(size_t client, const v1::StreamResponse& response) {
   switch (response.event_case()) {
     case v1::StreamResponse::kStarted:
       call.started = FromProto(response.started());
+      call.began = Tick();
       break;
     case v1::StreamResponse::kDelta:
       call.tokens.insert(call.tokens.end(), response.delta().token_ids().begin(),

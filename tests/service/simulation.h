@@ -80,6 +80,7 @@ class Simulation {
   // --- For transports. ---
   void Pause();
   bool connected(size_t client) const { return !calls_[client].lost; }
+  void Admitted(size_t client) { calls_[client].admitted = Tick(); }
   void Receive(size_t client, const v1::StreamResponse& response);
   void Receive(size_t client, const v1::GenerateResponse& response);
   void Return(size_t client, const absl::Status& status);

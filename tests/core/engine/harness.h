@@ -93,7 +93,7 @@ class CountingObserver : public base::Observer {
 
   struct Counts {
     std::map<std::string, int> ends;
-    std::vector<base::StepReport> steps;
+    std::vector<base::StepReport> steps;  // the first 10,000
     int64_t prompts = 0;
     int64_t computed = 0;
     int64_t cached = 0;

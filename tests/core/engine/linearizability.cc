@@ -21,12 +21,8 @@ class Search {
   Search(const SessionModelOptions& options, const std::vector<SessionCall>& calls, int64_t most)
       : calls_(calls), pool_(options), most_(most) {
     for (size_t i = 0; i < calls.size(); ++i) {
-      order_.push_back(static_cast<int>(i));
       touched_.push_back(Touched(calls[i]));
     }
-    // Where an answer was lost, its time is a hint at least.
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](int a, int b) { return Call(a).returned < Call(b).returned; });
   }
 
   // Empty: an order was found.
@@ -63,18 +59,23 @@ class Search {
   // Absent: from this state an order was found. Else the sessions that stand in its
   // way, whatever happens to all others.
   std::optional<Names> Stuck(const SessionModel& model, int steps) {
-    const auto first = std::find_if(order_.begin(), order_.end(),
-                                    [&](int i) { return !model.IsDone(i) && !Call(i).lost; });
-    if (first == order_.end()) return std::nullopt;
+    const int count = static_cast<int>(calls_.size());
+    int first = 0;
+    for (int i = 1; i < count; ++i) {
+      if (model.Deadline(i, Call(i)) < model.Deadline(first, Call(first))) first = i;
+    }
+    if (count == 0 || model.Deadline(first, Call(first)) == SessionCall::kNever) {
+      return std::nullopt;
+    }
     if (steps >= deepest_) {
       deepest_ = steps;
-      stuck_ = *first;
+      stuck_ = first;
     }
     const size_t key = std::hash<std::string>()(model.Key());
     if (const auto found = seen_.find(key); found != seen_.end()) return found->second;
     tired_ = tired_ || static_cast<int64_t>(seen_.size()) >= most_;
     if (tired_) return ~Names{0};
-    const std::vector<int> candidates = Before(model, *first);
+    const std::vector<int> candidates = Before(model, first);
     Names conflict = 0;
     for (const int index : candidates) conflict |= TouchedBy(index);
     for (const int index : candidates) {
@@ -89,13 +90,14 @@ class Search {
     return seen_[key] = conflict;
   }
 
-  // The call that ends next, and those that may matter to it: invoked before its
-  // answer, and on its session, or on one that such a call ties to it. What others
-  // do can wait until it has ended.
+  // The call whose step is due next, and those that may matter to it: invoked before
+  // that, and on its session, or on one that such a call ties to it. What others do
+  // can wait until it has taken its step.
   std::vector<int> Before(const SessionModel& model, int first) const {
+    const int64_t end = model.Deadline(first, Call(first));
     std::vector<int> left;
-    for (const int index : order_) {
-      if (Call(index).invoked < Call(first).returned && !model.IsDone(index)) left.push_back(index);
+    for (int i = 0; i < static_cast<int>(calls_.size()); ++i) {
+      if (Call(i).invoked < end && !model.IsDone(i)) left.push_back(i);
     }
     Names names = TouchedBy(first);
     for (Names before = 0; before != names;) {
@@ -105,13 +107,15 @@ class Search {
       }
     }
     std::erase_if(left, [&](int index) { return (TouchedBy(index) & names) == 0; });
+    std::stable_sort(left.begin(), left.end(), [&](int a, int b) {
+      return model.Guess(a, Call(a)) < model.Guess(b, Call(b));
+    });
     return left;
   }
 
   const std::vector<SessionCall>& calls_;
   TokenPool pool_;
   const int64_t most_;
-  std::vector<int> order_;  // calls by their ends
   std::map<std::string, size_t> bits_;
   std::vector<Names> touched_;              // by call
   std::unordered_map<size_t, Names> seen_;  // by state: what stands in the way

@@ -198,6 +198,22 @@ SessionModel::States SessionModel::Step(int index, const SessionCall& call) cons
   return states;
 }
 
+int64_t SessionModel::Deadline(int index, const SessionCall& call) const {
+  const char at = phases_[static_cast<size_t>(index)];
+  if (at == kDone) return SessionCall::kNever;
+  if (at == kNone && call.admitted != SessionCall::kNever) return call.admitted;
+  if (at == kWaiting && call.began != SessionCall::kNever) return call.began;
+  return call.lost ? SessionCall::kNever : call.returned;
+}
+
+// Turns enter at once, and all else happens in the order of the answers. Where an
+// answer was lost, its time is a hint at least.
+int64_t SessionModel::Guess(int index, const SessionCall& call) const {
+  const bool enters =
+      call.kind == SessionCall::kTurn && phases_[static_cast<size_t>(index)] == kNone;
+  return enters ? call.invoked : std::min(Deadline(index, call), call.returned);
+}
+
 std::string SessionModel::Key() const {
   std::string key = phases_;
   const auto add = [&key](int64_t value) {

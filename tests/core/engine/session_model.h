@@ -39,6 +39,9 @@ struct SessionCall {
   std::vector<int32_t> keeps;
 
   int64_t invoked = 0;
+  // Of a turn: when the client knew that it was admitted, and that it had started.
+  int64_t admitted = kNever;
+  int64_t began = kNever;
   int64_t returned = kNever;
   // The answer never came, or was CANCELLED: the call may have had its effect, may
   // have it later, or never.
@@ -94,6 +97,10 @@ class SessionModel {
   std::vector<SessionModel> Step(int index, const SessionCall& call) const;
   // Whether it took its last step.
   bool IsDone(int index) const { return phases_[static_cast<size_t>(index)] == kDone; }
+  // When it must have taken its next step; kNever: perhaps it never does.
+  int64_t Deadline(int index, const SessionCall& call) const;
+  // A good guess.
+  int64_t Guess(int index, const SessionCall& call) const;
   // Differs where a later step can tell two states apart.
   std::string Key() const;
 
@@ -122,6 +129,8 @@ class SessionModel {
     std::string fork;
     int64_t base_number = 0;
     const Tokens* prompt = nullptr;  // base and input
+    bool must_commit = false;
+    bool may_commit = false;
   };
   using States = std::vector<SessionModel>;
 
@@ -147,6 +156,7 @@ class SessionModel {
 
   States Enter(int index, const SessionCall& call) const;
   absl::Status EnterLine(int index, const SessionCall& call);
+  bool MayStartThere(int index, const SessionCall& call) const;
   void Start(int index, const SessionCall& call, States* states) const;
   bool StartFits(const Turn& turn, const SessionCall& call, const Session& source, int64_t base);
   void Commit(int index, const SessionCall& call, States* states) const;

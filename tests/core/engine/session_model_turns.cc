@@ -1,6 +1,7 @@
 // How a turn takes effect: it enters its session's line, starts, commits, leaves.
 #include <algorithm>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
@@ -56,6 +57,20 @@ std::vector<int32_t> Keeps(const SessionCall& call) {
   return keeps;
 }
 
+// The session's head when the turn started, if the client was told.
+std::optional<int64_t> HeadAtStart(const SessionCall& call) {
+  std::string number;
+  if (call.started.has_value()) {
+    number = call.started->base_version;
+    if (number.empty()) return 0;
+    number = number.substr(number.rfind('/') + 1);
+  } else if (base::GetErrorReason(call.status) == ErrorReason::kVersionMismatch) {
+    number = base::GetErrorInfo(call.status)->metadata[0].second;
+  }
+  int64_t head = 0;
+  return absl::SimpleAtoi(number, &head) ? std::optional(head) : std::nullopt;
+}
+
 }  // namespace
 
 SessionModel::States SessionModel::Enter(int index, const SessionCall& call) const {
@@ -64,7 +79,7 @@ SessionModel::States SessionModel::Enter(int index, const SessionCall& call) con
   const absl::Status status = next.EnterLine(index, call);
   if (status.ok()) {
     next.phase(index) = kWaiting;
-    states.push_back(std::move(next));
+    if (next.MayStartThere(index, call)) states.push_back(std::move(next));
   } else if (call.lost || status == call.status) {
     next.phase(index) = kDone;
     states.push_back(std::move(next));
@@ -74,6 +89,23 @@ SessionModel::States SessionModel::Enter(int index, const SessionCall& call) con
     states.back().phase(index) = kDone;
   }
   return states;
+}
+
+// Whether those in front of it can leave it the head that it saw. Or this would show
+// only once it starts.
+bool SessionModel::MayStartThere(int index, const SessionCall& call) const {
+  const Turn& turn = turns_.at(index);
+  const std::optional<int64_t> head = HeadAtStart(call);
+  if (!head.has_value() || !turn.fork.empty()) return true;
+  const Session& session = sessions_.at(call.session);
+  int64_t least = session.head(), most = session.head();
+  for (const int other : session.line) {
+    if (other == index) break;
+    if (phases_[static_cast<size_t>(other)] == kCommitted) continue;
+    least += turns_.at(other).must_commit ? 1 : 0;
+    most += turns_.at(other).may_commit ? 1 : 0;
+  }
+  return least <= *head && *head <= most;
 }
 
 absl::Status SessionModel::EnterLine(int index, const SessionCall& call) {
@@ -87,6 +119,8 @@ absl::Status SessionModel::EnterLine(int index, const SessionCall& call) {
   const bool behind = !session->line.empty();
   if (behind && call.on_conflict == OnConflict::kAbort) return kv::SessionBusy(call.session);
   Turn turn = {.incarnation = session->incarnation};
+  turn.must_commit = call.finished.has_value() && !call.finished->version.empty();
+  turn.may_commit = turn.must_commit || !call.finished.has_value();
   if (behind && call.on_conflict == OnConflict::kFork) {
     // Until the client is told nobody knows its name.
     turn.fork = call.fork_name().empty() ? absl::StrCat("?", index) : call.fork_name();
@@ -169,7 +203,7 @@ void SessionModel::Commit(int index, const SessionCall& call, States* states) co
 bool SessionModel::MayLeave(int index, const SessionCall& call) {
   const Turn& turn = turns_.at(index);
   const bool committed = phase(index) == kCommitted;
-  if (call.lost) return true;
+  if (call.lost) return !call.started.has_value() || phase(index) != kWaiting;
   if (call.finished.has_value()) {
     if (call.started.has_value() == (phase(index) == kWaiting)) return false;
     const bool must = call.finished->reason != kv::FinishReason::kInterrupted &&
