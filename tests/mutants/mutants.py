@@ -1,4 +1,4 @@
-"""Faults planted in the session store, one at a time: the tests must find each.
+"""Faults planted in session store and engine, one at a time: the tests must find each.
 
 Each is (name, file, text, what stands there instead, test programs that run until
 one fails). The text must be in the file once, so that a change of the code shows
@@ -7,6 +7,7 @@ that its mutant wants a change too.
 
 TREE = ("session_store_test", "kv_memory_test")
 PROGRAMS = (*TREE, "kv_random_program_test")
+HISTORIES = ("session_threads_test",)
 
 MUTANTS = [
     ("a claim is dropped and its KV is not released", "core/kv/node_claims.cc",
@@ -55,4 +56,16 @@ MUTANTS = [
      "  computed_ = 0;\n", "", PROGRAMS),
     ("a retired head keeps its KV", "core/kv/store_state.cc",
      "tree.Change(&oldest->versions.back().claim, Claim::Kind::kWeak);", "", PROGRAMS),
+    ("a turn does not look for the version that it expects", "core/kv/session_turns.cc",
+     "if (expected && *expected != static_cast<int64_t>(session.head())) {", "if (false) {",
+     HISTORIES),
+    ("a rollback does not mind the line", "core/kv/session_store.cc",
+     "if (!session->line.empty()) return SessionBusy(id);", "", HISTORIES),
+    ("a fork is seen before it commits", "core/kv/session_turns.cc",
+     "writer->fork->reserved = true;", "", HISTORIES),
+    ("each cancelled turn commits what was taken", "core/engine/end_turn.cc",
+     "session->commit == CommitMode::kPartial && KeepsPart", "KeepsPart", HISTORIES),
+    ("output that waits is lost where memory ends", "core/engine/parking.cc",
+     "if (auto rest = turn.output.TakeRest()) turn.sink->OnDelta(*std::move(rest));", "",
+     ("scheduler_test",)),
 ]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds each mutant of mutants.py in a copy of the project and runs its tests.
 
-    run.py [NAME_PART]      from the project's root
+    run.py [NAME_PART ...]      from the project's root
 
 Exit code 1 if one survives, or no longer fits the code.
 """
@@ -71,7 +71,8 @@ def verdict(mutant):
 
 
 def main():
-    chosen = [mutant for mutant in MUTANTS if not sys.argv[1:] or sys.argv[1] in mutant[0]]
+    parts = sys.argv[1:] or [""]
+    chosen = [mutant for mutant in MUTANTS if any(part in mutant[0] for part in parts)]
     copy_project()
     configured = run("cmake", "-S", str(COPY), "-B", str(BUILD), "-G", "Ninja",
                      f"-DTOKEND_VENV={ROOT / 'build' / 'venv'}", "-DCMAKE_CXX_FLAGS_RELEASE=-O1")
