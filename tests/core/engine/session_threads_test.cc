@@ -43,6 +43,16 @@ class WaitingSink : public RecordingSink {
     began_ = ++*ticks_;
     changed_.SignalAll();
   }
+  void OnDelta(engine::Delta delta) override {
+    RecordingSink::OnDelta(std::move(delta));
+    base::MutexLock lock(&mu_);
+    said_ = true;
+    changed_.SignalAll();
+  }
+  void WaitForTokens() {
+    base::MutexLock lock(&mu_);
+    while (!said_ && !done_) changed_.Wait(&mu_);
+  }
   void WaitForStart() {
     base::MutexLock lock(&mu_);
     while (began_ == SessionCall::kNever && !done_) changed_.Wait(&mu_);
@@ -68,6 +78,7 @@ class WaitingSink : public RecordingSink {
   base::Mutex mu_;
   base::CondVar changed_;
   int64_t began_ ABSL_GUARDED_BY(mu_) = SessionCall::kNever;
+  bool said_ ABSL_GUARDED_BY(mu_) = false;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
 };
 
@@ -228,6 +239,8 @@ class Clients {
     call.status = server_->engine().Submit(ToRequest(call, id), sink);
     if (call.status.ok()) {
       call.admitted = ++ticks_;
+      // In its midst, or before.
+      if (luck % 14 == 0) sink->WaitForTokens();
       if (luck % 7 == 0) server_->engine().Cancel(sink.get());
       sink->Wait();
       call.started = sink->started();
