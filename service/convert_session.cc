@@ -105,14 +105,11 @@ absl::StatusOr<kv::SessionSpec> ConvertSessionSpec(const v1::Session& in,
   }
   out.pinned = in.pinned();
   CheckRange<int64_t>("session.history_tokens", in.history_tokens(), 0, INT64_MAX, &errors);
-  if (in.history_tokens() > 0 && out.retention.kind == kv::RetentionPolicy::Kind::kFull) {
-    errors.Add("session.history_tokens", "is for windowed sessions");
+  out.history_tokens = in.history_tokens();
+  if (out.history_tokens > 0 && out.retention.kind != kv::RetentionPolicy::Kind::kSlidingWindow) {
+    errors.Add("session.history_tokens", "is for sessions with a sliding window");
   }
   TOKEND_RETURN_IF_ERROR(errors.status());
-  if (in.history_tokens() > 0) {
-    return base::FeatureUnavailable("history_tokens",
-                                    "session.history_tokens: this server keeps all tokens");
-  }
   return out;
 }
 

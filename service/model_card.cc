@@ -53,6 +53,7 @@ void CompleteModel(const std::string& fingerprint, const ops::BackendInfo& backe
     (*out->mutable_attributes())["chat_template"] = std::string(chat->family());
   }
   out->add_features("sliding_window");
+  out->add_features("history_tokens");
   if (layers > 1) out->add_features("layered");
   (*out->mutable_attributes())["device"] = backend.device;
 }

@@ -12,6 +12,7 @@ Branch::~Branch() = default;
 const std::string& Branch::base_version_name() const { return state_->base().version_name; }
 int64_t Branch::base_tokens() const { return state_->base().tokens; }
 int64_t Branch::tokens() const { return state_->tokens(); }
+int64_t Branch::first_position() const { return state_->first_position(); }
 int64_t Branch::computed() const { return state_->computed(); }
 int64_t Branch::step_rows() const { return state_->step_rows(); }
 const RetentionPolicy& Branch::retention() const { return state_->layout().policy; }

@@ -51,6 +51,8 @@ class Branch {
   // After the cut, where there is one.
   int64_t base_tokens() const;
   int64_t tokens() const;
+  // Of the base; tokens before it are forgotten. Changes with SessionStore::Maintain.
+  int64_t first_position() const;
   // 0 before MatchPrefix.
   int64_t computed() const;
   // From MatchPrefix on: how many of the next positions one step may take; never
@@ -64,7 +66,8 @@ class Branch {
   void Reserve(int64_t tokens);
   void Append(absl::Span<const int32_t> tokens);
   // The tokens of [begin, end), e.g. the next chunk or the penalty window.
-  // Appended to `out`. Any of the base or of this branch.
+  // Appended to `out`. Any from first_position() on, those that are to be computed, and
+  // StoreOptions::look_back_tokens before any of these.
   void ReadTokens(int64_t begin, int64_t end, std::vector<int32_t>* out) const;
 
   // Lends every page whose tokens already match, the base's own ones included,
@@ -106,6 +109,7 @@ class Branch {
 
  private:
   friend class SessionStore;
+  friend class StoreAudit;
   std::unique_ptr<BranchState> state_;
 };
 

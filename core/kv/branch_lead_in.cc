@@ -42,8 +42,7 @@ uint32_t BranchState::WholeSinks(int64_t position) {
 
 LeadIn BranchState::PlanRecompute(int64_t limit) {
   const int64_t end = std::min(peak_, limit) / page_tokens_ * page_tokens_;
-  const int64_t first = WindowBegin(*layout_, end);
-  if (first == 0 || first == end) return {};
+  if (WindowBegin(*layout_, end) == 0) return {};
   Survivors survivors;
   for (int g = 0; g < static_cast<int>(layout_->groups.size()); ++g) {
     const bool full = layout_->groups[g].full();

@@ -70,10 +70,15 @@ void BranchState::ReadTokens(int64_t begin, int64_t end, std::vector<int32_t>* o
   ReadLocked(begin, end, out);
 }
 
+int64_t BranchState::first_position() const {
+  base::MutexLock lock(&store_->mu);
+  return store_->tree.FirstPosition(base_.claim.node());
+}
+
 Node* BranchState::BaseNode(int64_t position) const {
-  Node* const last = base_.claim.node();
   const int64_t index = position / page_tokens_;
-  return index > last->index ? nullptr : store_->tree.Ancestor(last, index);
+  Node* const node = store_->tree.Ancestor(base_.claim.node(), index);
+  return node->index == index ? node : nullptr;
 }
 
 bool BranchState::ReachIsWhole(Node* last, int64_t position) {
@@ -111,7 +116,8 @@ Node* BranchState::FindResumeNode(int64_t limit, int64_t floor) {
     }
   }
   if (layout_->full_groups == 0 && scan.nodes() == 0 && floor > 0) {
-    scan.SkipTo(WindowBegin(*layout_, floor) / page_tokens_, WholeSinks(floor));
+    const int64_t skipped = std::max(WindowBegin(*layout_, floor), tree.KeptFrom(base_end));
+    scan.SkipTo(skipped / page_tokens_, WholeSinks(floor));
   }
   const int64_t most_nodes = limit / page_tokens_;
   std::vector<Node*> path;
@@ -237,6 +243,8 @@ absl::StatusOr<VersionInfo> BranchState::Commit(WriterState* writer, const Commi
     store_->observer->OnVersionConflict();
     return VersionMismatch(static_cast<int64_t>(expected), session->head());
   }
+  const int64_t first = store_->tree.FirstPosition(base_.claim.node());
+  if (request.tokens < first) return BadPosition(request.tokens, first, tokens());
   const int64_t computed = std::min(request.tokens, std::max(peak_, computed_));
   TOKEND_ASSIGN_OR_RETURN(Claim claim, Seal(request.tokens, computed));
   if (absl::Status fault = store_->Fault(FaultPoint::kPublish); !fault.ok()) {

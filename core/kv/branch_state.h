@@ -41,7 +41,10 @@ class BranchState {
 
   const BranchBase& base() const { return base_; }
   int64_t tokens() const { return pending_start_ + static_cast<int64_t>(pending_.size()); }
+  int64_t first_position() const;
   int64_t computed() const { return computed_; }
+  // Positions below it have had KV once.
+  int64_t peak() const { return peak_; }
   const Layout& layout() const { return *layout_; }
   absl::Span<const ops::LayerKv> views() const { return views_; }
   BranchStats stats() const;
@@ -130,7 +133,7 @@ class BranchState {
   std::vector<int32_t> pending_;  // tokens of positions from pending_start_ on
   int64_t reserved_ = 0;          // tokens, by Reserve
   int64_t computed_ = 0;
-  int64_t peak_;  // positions below it have had KV once
+  int64_t peak_;  // see peak()
   bool matched_ = false;
   bool live_ = false;  // true except while parked
   bool ran_ = false;   // Advance was called

@@ -77,7 +77,10 @@ absl::Status SessionDeleted(absl::string_view id) {
 absl::Status BadPosition(int64_t position, int64_t first_position, int64_t tokens) {
   return base::MakeError(
       absl::StatusCode::kOutOfRange,
-      absl::StrCat("position ", position, " is not in [", first_position, ", ", tokens, "]"),
+      absl::StrCat("position ", position, " is not in [", first_position, ", ", tokens, "]",
+                   position >= 0 && position < first_position
+                       ? "; the session no longer keeps what is before"
+                       : ""),
       {.reason = ErrorReason::kBadPosition,
        .metadata = {{"first_position", absl::StrCat(first_position)},
                     {"tokens", absl::StrCat(tokens)}}});

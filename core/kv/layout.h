@@ -32,6 +32,10 @@ struct Layout {
   std::vector<int> group_of_layer;  // [layers]
   uint32_t full_groups = 0;         // the bit of the full one
   int32_t sink_pages = 0;           // most of any group
+
+  // Of roots whose chains forget (SetHistory); 0: they keep all tokens.
+  int64_t keep_nodes = 0;   // least that stay before the end of what somebody claims
+  int64_t lead_tokens = 0;  // multiple of page_tokens; what stays before the first position
 };
 
 // `local_windows` [layers]: see StoreOptions.

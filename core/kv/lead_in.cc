@@ -39,4 +39,18 @@ LeadIn PlanLeadIn(const Layout& layout, int64_t end, const Survivors& survivors)
   return plan;
 }
 
+int64_t ReceptiveField(const Layout& layout) {
+  const int64_t end = (int64_t{1} << 40) * layout.page_tokens;
+  return end - PlanLeadIn(layout, end, {}).start;
+}
+
+void SetHistory(int64_t history_tokens, int64_t look_back, Layout* layout) {
+  const int64_t page = layout->page_tokens;
+  // Work may resume up to a page before the position that a turn starts at.
+  const int64_t lead = page + std::max(ReceptiveField(*layout), look_back);
+  layout->lead_tokens = (lead + page - 1) / page * page;
+  const int64_t history = std::min(history_tokens, int64_t{1} << 48);
+  layout->keep_nodes = (history + page - 1) / page + layout->lead_tokens / page;
+}
+
 }  // namespace tokend::kv

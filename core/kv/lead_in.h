@@ -37,6 +37,14 @@ struct LeadIn {
 int64_t WindowBegin(const Layout& layout, int group, int64_t end);
 int64_t WindowBegin(const Layout& layout, int64_t end);
 
+// Most tokens before a multiple of page_tokens, far from the sinks, that the KV which
+// is reached from there depends on, sinks aside. No layer sees all.
+int64_t ReceptiveField(const Layout& layout);
+
+// Lets chains forget tokens but for the newest `history_tokens` of each version, and
+// for what a turn on any of these needs: the receptive field and `look_back` tokens.
+void SetHistory(int64_t history_tokens, int64_t look_back, Layout* layout);
+
 // `end` is a multiple of page_tokens.
 LeadIn PlanLeadIn(const Layout& layout, int64_t end, const Survivors& survivors);
 

@@ -30,7 +30,7 @@ struct Lease {
 //
 // Changed by NodeTree alone. An owner is a head, a pin or a branch.
 struct Node {
-  Node* parent = nullptr;  // nullptr: a root, which has no tokens
+  Node* parent = nullptr;  // nullptr: a root, which has no tokens; see behind_gap()
   Node* jump = nullptr;    // some ancestor; a root's is itself
   Node* sinks = nullptr;   // up to here, the last node with sinks; the root: none yet
   int64_t index = -1;      // first position / page_tokens; a root's is -1
@@ -80,6 +80,9 @@ struct Node {
   uint32_t mark_pinned = 0;
 
   bool is_root() const { return parent == nullptr; }
+  // Its chain has forgotten the tokens between its parent and it. Then no one finds
+  // it by its tokens.
+  bool behind_gap() const { return !is_root() && index != parent->index + 1; }
   bool full() const { return static_cast<int>(tokens.size()) == layout->page_tokens; }
   // Whether it has KV in the full group; a root needs none.
   bool has_full_kv() const { return is_root() || (resident & layout->full_groups) != 0; }

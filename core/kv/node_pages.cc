@@ -70,7 +70,7 @@ uint32_t NodeTree::LooseGroups(const Node* node) const {
   return loose & node->resident;
 }
 
-void NodeTree::Unlink(Node* node) {
+void NodeTree::Unlist(Node* node) {
   LooseList& list = ListOf(node->loose);
   (node->loose_previous == nullptr ? list.oldest : node->loose_previous->loose_next) =
       node->loose_next;
@@ -94,7 +94,7 @@ void NodeTree::Update(Node* node, int64_t last_use) {
                                              : Node::Loose::kCached;
   if (loose == node->loose && loose != Node::Loose::kNone) return;
   node->last_use = last_use;
-  if (node->loose != Node::Loose::kNone) Unlink(node);
+  if (node->loose != Node::Loose::kNone) Unlist(node);
   node->loose = loose;
   if (loose == Node::Loose::kNone) return;
   LooseList& list = ListOf(loose);

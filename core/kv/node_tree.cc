@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/kv/lead_in.h"
+
 namespace tokend::kv {
 namespace {
 
@@ -17,6 +19,11 @@ uint64_t Mix(uint64_t value) {
 }
 
 }  // namespace
+
+Node* JumpFrom(Node* parent) {
+  Node* const jump = parent->jump;
+  return parent->index - jump->index == jump->index - jump->jump->index ? jump->jump : parent;
+}
 
 NodeTree::NodeTree(PagePool* pool, std::vector<int64_t> local_windows, int page_tokens,
                    int digest_bits)
@@ -35,12 +42,14 @@ NodeTree::~NodeTree() {
   TOKEND_CHECK(node_count_ == 0);
 }
 
-Node* NodeTree::Root(const std::string& key, uint64_t digest, const RetentionPolicy& policy) {
+Node* NodeTree::Root(const std::string& key, uint64_t digest, const RetentionPolicy& policy,
+                     const History& history) {
   std::unique_ptr<RootRecord>& root = roots_[key];
   if (root == nullptr) {
     root = std::make_unique<RootRecord>();
     root->key = key;
     root->layout = MakeLayout(policy, local_windows_, page_tokens_);
+    if (history.tokens > 0) SetHistory(history.tokens, history.look_back, &root->layout);
     root->node.jump = root->node.sinks = &root->node;
     root->node.digest = digest;
     root->node.layout = &root->layout;
@@ -84,21 +93,13 @@ Node* NodeTree::FindChild(Node* parent, absl::Span<const int32_t> tokens) const 
 
 Node* NodeTree::AddChild(Node* parent, absl::Span<const int32_t> tokens) {
   Node* node = nodes_.New();
-  node->parent = parent;
-  // Skip pointers with one a node: Myers 1983, "An applicative random-access stack".
-  node->jump =
-      parent->index - parent->jump->index == parent->jump->index - parent->jump->jump->index
-          ? parent->jump->jump
-          : parent;
+  Link(node, parent);
+  node->jump = JumpFrom(parent);
   node->index = parent->index + 1;
   node->sinks = node->index < parent->layout->sink_pages ? node : parent->sinks;
   node->digest = Digest(parent, tokens);
   node->layout = parent->layout;
   node->tokens.assign(tokens.begin(), tokens.end());
-  node->next_sibling = parent->first_child;
-  if (node->next_sibling != nullptr) node->next_sibling->previous_sibling = node;
-  parent->first_child = node;
-  ++parent->children;
   ++node_count_;
   if (node->full()) TOKEND_CHECK(index_.insert(node).second);
   return node;
@@ -108,7 +109,7 @@ std::pair<Node*, int> NodeTree::FindDonor(Node* parent, Node* own,
                                           absl::Span<const int32_t> tokens) const {
   std::pair<Node*, int> best = {nullptr, 0};
   const auto try_node = [&](Node* node) {
-    if (node->resident != node->all_groups()) return;
+    if (node->resident != node->all_groups() || node->behind_gap()) return;
     const size_t most = std::min<size_t>(tokens.size(), node->rows);
     size_t rows = 0;
     while (rows < most && node->tokens[rows] == tokens[rows]) ++rows;
@@ -121,6 +122,24 @@ std::pair<Node*, int> NodeTree::FindDonor(Node* parent, Node* own,
     try_node(child);
   }
   return best;
+}
+
+void NodeTree::Link(Node* node, Node* parent) {
+  node->parent = parent;
+  node->previous_sibling = nullptr;
+  node->next_sibling = parent->first_child;
+  if (node->next_sibling != nullptr) node->next_sibling->previous_sibling = node;
+  parent->first_child = node;
+  ++parent->children;
+}
+
+void NodeTree::Unlink(Node* node) {
+  if (node->next_sibling != nullptr) {
+    node->next_sibling->previous_sibling = node->previous_sibling;
+  }
+  (node->previous_sibling == nullptr ? node->parent->first_child
+                                     : node->previous_sibling->next_sibling) = node->next_sibling;
+  --node->parent->children;
 }
 
 void NodeTree::AddRef(Node* node) {
@@ -156,12 +175,7 @@ void NodeTree::DeleteIfUnused(Node* node) {
     }
     Node* parent = node->parent;
     if (node->full()) index_.erase(node);
-    if (node->next_sibling != nullptr) {
-      node->next_sibling->previous_sibling = node->previous_sibling;
-    }
-    (node->previous_sibling == nullptr ? parent->first_child
-                                       : node->previous_sibling->next_sibling) = node->next_sibling;
-    --parent->children;
+    Unlink(node);
     --node_count_;
     nodes_.Delete(node);
     node = parent;

@@ -59,6 +59,10 @@ class Claim {
   std::unique_ptr<Lease> lease_;
 };
 
+// The jump of a child of `parent`. Skip pointers with one a node: Myers 1983, "An
+// applicative random-access stack".
+Node* JumpFrom(Node* parent);
+
 // All nodes, the prefix index and the pages' owners. Not thread-safe: the
 // store's mutex guards it. The functions marked [engine] take or free pages, or
 // free nodes, and belong to the engine thread; the others may be called from any.
@@ -78,10 +82,17 @@ class NodeTree {
 
   // --- Tokens. ---
 
+  // Of tokens that a chain may forget; see SetHistory.
+  struct History {
+    int64_t tokens = 0;  // 0: it keeps all
+    int64_t look_back = 0;
+  };
   // The root of `key`, made if it is not there. It stays while it is claimed or
   // has children.
-  Node* Root(const std::string& key, uint64_t digest, const RetentionPolicy& policy);
-  // `index` in [-1, node->index]. O(log n).
+  Node* Root(const std::string& key, uint64_t digest, const RetentionPolicy& policy,
+             const History& history);
+  // `index` in [-1, node->index]. O(log n). Where the chain has forgotten that node:
+  // the last one with sinks.
   Node* Ancestor(Node* node, int64_t index) const;
   // Appends the tokens of positions [begin, end), all at or before `node`.
   void ReadTokens(Node* node, int64_t begin, int64_t end, std::vector<int32_t>* out) const;
@@ -93,6 +104,19 @@ class NodeTree {
   // Of the nodes `own` (may be nullptr) and some children of `parent`, the one
   // with the most KV rows for these tokens. {nullptr, 0} if none has one.
   std::pair<Node*, int> FindDonor(Node* parent, Node* own, absl::Span<const int32_t> tokens) const;
+
+  // node_history.cc: chains that forget what lies between their sinks and a node.
+  // The first position of the chain that turns may start at; behind it are all tokens,
+  // and before it what computing these takes. 0: all are there. O(log n).
+  int64_t FirstPosition(Node* node) const;
+  // Behind the sinks, the first position whose token is there; 0: all are. O(log n).
+  int64_t KeptFrom(Node* node) const;
+  // The last node before which the chain may forget: from there on it keeps at least
+  // `keep_nodes` nodes that are on the way to `end` alone, and that no claim is on or
+  // reaches. nullptr: there is none. O(nodes up to it).
+  Node* FindCut(Node* end) const;
+  // Forgets what lies before a node that FindCut found. O(nodes behind it).
+  void Cut(Node* node);
 
   // Nodes whose pages in a group with this mask a claim reaches, oldest first.
   std::vector<Node*> Reach(Node* node, int64_t position, const ops::AttentionMask& mask) const;
@@ -178,6 +202,8 @@ class NodeTree {
   void DropRef(Node* node);
   // Deletes the node if nothing needs it any more, then its parent, and so on.
   void DeleteIfUnused(Node* node);
+  void Link(Node* node, Node* parent);
+  void Unlink(Node* node);
 
   // Calls fn(node), newest first, for each node whose pages in a group with this
   // mask a claim reaches.
@@ -203,7 +229,7 @@ class NodeTree {
   // at `last_use`.
   void Update(Node* node) { Update(node, ++uses_); }
   void Update(Node* node, int64_t last_use);
-  void Unlink(Node* node);
+  void Unlist(Node* node);
 
   enum class Owner : uint8_t { kPinned, kOther, kDying };
   void Visit(const Claim& claim, Owner owner, Owned* owned);

@@ -22,8 +22,9 @@ class RootNamer {
  public:
   explicit RootNamer(const StoreOptions& options);
 
-  // 32 bytes.
-  std::string Key(absl::string_view principal, const RetentionPolicy& policy) const;
+  // 32 bytes. `chain`: of a session that shares with its forks alone; else empty.
+  std::string Key(absl::string_view principal, const RetentionPolicy& policy,
+                  absl::string_view chain) const;
   // The first eight of them.
   static uint64_t Digest(absl::string_view key);
 

@@ -78,11 +78,7 @@ SessionStore::~SessionStore() = default;
 absl::StatusOr<SessionInfo> SessionStore::CreateSession(absl::string_view principal,
                                                         absl::string_view id,
                                                         const SessionSpec& spec) {
-  TOKEND_RETURN_IF_ERROR(
-      ValidateRetention(spec.retention, state_->options.context_tokens, state_->options.layers));
-  if (spec.history_tokens < 0) {
-    return base::InvalidField("session.history_tokens", "is negative");
-  }
+  TOKEND_RETURN_IF_ERROR(ValidateSpec(spec, state_->options));
   MutexLock lock(&state_->mu);
   TOKEND_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
                           state_->AddSession(principal, id, spec));
@@ -133,16 +129,13 @@ absl::StatusOr<SessionInfo> SessionStore::Fork(absl::string_view principal,
   if (from == nullptr) return SessionNotFound(source);
   TOKEND_ASSIGN_OR_RETURN(const VersionRecord* base, state_->FindVersion(*from, version));
   const int64_t tokens = base == nullptr ? 0 : base->tokens;
+  const int64_t first = base == nullptr ? 0 : state_->tree.FirstPosition(base->claim.node());
   const int64_t end = end_position.value_or(tokens);
-  if (end < 0 || end > tokens) return BadPosition(end, 0, tokens);
-  SessionSpec spec = from->spec;
-  spec.pinned = false;
-  TOKEND_ASSIGN_OR_RETURN(const std::shared_ptr<Session> fork,
-                          state_->AddSession(principal, id, spec));
+  if (end < first || end > tokens) return BadPosition(end, first, tokens);
+  TOKEND_ASSIGN_OR_RETURN(const std::shared_ptr<Session> fork, state_->AddFork(*from, id));
   VersionRecord record = {.number = Version{fork->next_number++}, .tokens = end};
   if (base == nullptr) {
-    record.claim =
-        state_->tree.Take(state_->Root(principal, spec.retention), 0, Claim::Kind::kStrong);
+    record.claim = state_->tree.Take(state_->Root(*fork), 0, Claim::Kind::kStrong);
   } else {
     record.computed = std::min(base->computed, end);
     record.conversation = CutConversation(base->conversation, end);
@@ -205,13 +198,14 @@ absl::StatusOr<TokenSlice> SessionStore::ReadTokens(absl::string_view principal,
   const std::shared_ptr<Session> session = state_->Find(principal, id);
   if (session == nullptr) return SessionNotFound(id);
   TOKEND_ASSIGN_OR_RETURN(const VersionRecord* record, state_->FindVersion(*session, version));
-  TokenSlice slice = {.session_id = session->id, .start = start.value_or(0)};
+  const int64_t first = record == nullptr ? 0 : state_->tree.FirstPosition(record->claim.node());
+  TokenSlice slice = {.session_id = session->id, .start = start.value_or(first)};
   if (record != nullptr) {
     slice.version = record->number;
     slice.total_tokens = record->tokens;
   }
-  if (slice.start < 0 || slice.start > slice.total_tokens) {
-    return BadPosition(slice.start, 0, slice.total_tokens);
+  if (slice.start < first || slice.start > slice.total_tokens) {
+    return BadPosition(slice.start, first, slice.total_tokens);
   }
   if (record != nullptr) {
     const int64_t end = std::min(slice.total_tokens, slice.start + limit);
@@ -236,6 +230,7 @@ StoreSnapshot SessionStore::Snapshot() {
 void SessionStore::Maintain() {
   state_->DeleteIdle();
   state_->Drain();
+  state_->Forget();
 }
 
 int64_t SessionStore::ObtainablePages(absl::string_view principal) {

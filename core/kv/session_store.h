@@ -29,6 +29,7 @@
 #include "core/kv/store_hooks.h"
 #include "core/kv/types.h"
 #include "core/ops/backend.h"
+#include "core/ops/sampling_params.h"
 
 namespace tokend::kv {
 
@@ -54,6 +55,9 @@ struct StoreOptions {
   // within it, no other principal's turns take their pages. Absent: no bound, and
   // no such protection.
   std::map<std::string, int64_t> quota_pages;
+  // Tokens that a turn looks back at beside their KV. A session that forgets keeps
+  // so many before its first position.
+  int64_t look_back_tokens = ops::kPenaltyWindowTokens;
 
   StoreHooks* hooks = nullptr;  // for tests; outlives the store
   // For tests. Keeps so many bits of a node's digest, so that digests collide.
@@ -144,8 +148,9 @@ class SessionStore {
   // Running and queued writers see SESSION_DELETED in Writer::status().
   absl::Status DeleteSession(absl::string_view principal, absl::string_view id,
                              std::optional<int64_t> expected_version, bool allow_missing);
-  // `version` absent: the head. `end_position` absent: all of it. The fork keeps
-  // retention, idle_ttl and history_tokens, and is not pinned.
+  // `version` absent: the head. `end_position` absent: all of it; OUT_OF_RANGE:
+  // BAD_POSITION, before the version's first position. The fork keeps retention,
+  // idle_ttl and history_tokens, and is not pinned.
   absl::StatusOr<SessionInfo> Fork(absl::string_view principal, absl::string_view source,
                                    std::optional<int64_t> version, absl::string_view id,
                                    std::optional<int64_t> end_position);
@@ -156,7 +161,8 @@ class SessionStore {
   absl::StatusOr<std::vector<VersionInfo>> ListVersions(absl::string_view principal,
                                                         absl::string_view id,
                                                         std::optional<int64_t> before, int limit);
-  // `version` absent: the head. `start` absent: the first token kept.
+  // `version` absent: the head. `start` absent: the version's first position;
+  // OUT_OF_RANGE: BAD_POSITION, before it.
   absl::StatusOr<TokenSlice> ReadTokens(absl::string_view principal, absl::string_view id,
                                         std::optional<int64_t> version,
                                         std::optional<int64_t> start, int limit);
@@ -185,11 +191,14 @@ class SessionStore {
   std::unique_ptr<Branch> CheckoutEphemeral(absl::string_view principal);
 
   // Makes the branch the session's next version. ABORTED (VERSION_MISMATCH,
-  // SESSION_DELETED) leaves the session as it was. The branch is used up.
+  // SESSION_DELETED) and OUT_OF_RANGE (BAD_POSITION: it would end before the base's
+  // first position) leave the session as it was. The branch is used up.
   absl::StatusOr<VersionInfo> Commit(Writer* writer, std::unique_ptr<Branch> branch,
                                      const CommitRequest& request);
 
-  // Between steps: drains queued releases, deletes idle sessions.
+  // Between steps: drains queued releases, deletes idle sessions, forgets tokens that
+  // no session has to keep. Sessions that grew by as many tokens as they keep are
+  // looked at, so what a token costs does not depend on how many were before it.
   void Maintain();
 
   // Pages that could be had for new work right now: free, or cached without an

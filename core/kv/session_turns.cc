@@ -16,8 +16,7 @@ using base::MutexLock;
 
 absl::StatusOr<std::unique_ptr<Writer>> SessionStore::Admit(const WriteIntent& intent) {
   const SessionSpec spec = intent.spec_if_missing.value_or(SessionSpec{});
-  TOKEND_RETURN_IF_ERROR(
-      ValidateRetention(spec.retention, state_->options.context_tokens, state_->options.layers));
+  TOKEND_RETURN_IF_ERROR(ValidateSpec(spec, state_->options));
   auto writer = std::make_unique<WriterState>();
   writer->intent = intent;
   {
@@ -37,9 +36,7 @@ absl::StatusOr<std::unique_ptr<Writer>> SessionStore::Admit(const WriteIntent& i
       return SessionBusy(session.id);
     }
     if (behind && intent.on_conflict == WriteIntent::OnConflict::kFork) {
-      SessionSpec fork_spec = session.spec;
-      fork_spec.pinned = false;
-      TOKEND_ASSIGN_OR_RETURN(writer->fork, state_->AddSession(intent.principal, "", fork_spec));
+      TOKEND_ASSIGN_OR_RETURN(writer->fork, state_->AddFork(session, ""));
       writer->fork->reserved = true;
       writer->fork_id = writer->fork->id;
     } else {
@@ -102,21 +99,23 @@ absl::StatusOr<std::unique_ptr<Branch>> SessionStore::Checkout(
       return VersionMismatch(*expected, session.head());
     }
     base.tokens = from_position.value_or(session.tokens());
-    if (base.tokens < 0 || base.tokens > session.tokens()) {
-      return BadPosition(base.tokens, 0, session.tokens());
+    const int64_t first = session.versions.empty()
+                              ? 0
+                              : state_->tree.FirstPosition(session.versions.back().claim.node());
+    if (base.tokens < first || base.tokens > session.tokens()) {
+      return BadPosition(base.tokens, first, session.tokens());
     }
     base.session = turn.session;
     base.principal = session.principal;
     if (session.versions.empty()) {
-      base.claim = state_->tree.Take(state_->Root(session.principal, session.spec.retention), 0,
-                                     Claim::Kind::kStrong);
+      base.claim = state_->tree.Take(state_->Root(session), 0, Claim::Kind::kStrong);
     } else {
       const VersionRecord& head = session.versions.back();
       base.number = head.number;
       base.version_name =
           absl::StrCat("sessions/", session.id, "/versions/", static_cast<int64_t>(head.number));
       base.computed = std::min(head.computed, base.tokens);
-      base.conversation = CutConversation(head.conversation, base.tokens);
+      base.conversation = ForgetMessages(CutConversation(head.conversation, base.tokens), first);
       base.claim = state_->TakeCut(head, base.tokens);
     }
     turn.started = true;
@@ -129,8 +128,7 @@ std::unique_ptr<Branch> SessionStore::CheckoutEphemeral(absl::string_view princi
   base.principal = std::string(principal);
   {
     MutexLock lock(&state_->mu);
-    base.claim =
-        state_->tree.Take(state_->Root(principal, RetentionPolicy{}), 0, Claim::Kind::kStrong);
+    base.claim = state_->tree.Take(state_->Root(principal), 0, Claim::Kind::kStrong);
   }
   return std::make_unique<Branch>(std::make_unique<BranchState>(state_.get(), std::move(base)));
 }

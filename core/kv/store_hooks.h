@@ -40,6 +40,8 @@ class StoreHooks {
   // The page is the node's now; its tokens are what the page's rows stand for.
   virtual void OnAttached(base::PageId, const Node&) {}
   virtual void OnFreed(base::PageId) {}
+  // What lies between the sinks and the node is about to leave its chain.
+  virtual void OnCut(const Node&) {}
   // An error makes the operation fail with it.
   virtual absl::Status Fault(FaultPoint) { return absl::OkStatus(); }
 };

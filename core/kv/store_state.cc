@@ -63,6 +63,7 @@ absl::StatusOr<std::shared_ptr<Session>> StoreState::AddSession(absl::string_vie
   session->id = key.second;
   session->uid = RandomId(16);
   session->spec = spec;
+  if (spec.history_tokens > 0) session->chain = session->uid;
   if (!spec.idle_ttl) session->spec.idle_ttl = options.default_idle_ttl;
   session->create_time = session->update_time = clock->Now();
   session->last_use = clock->Monotonic();
@@ -73,6 +74,16 @@ absl::StatusOr<std::shared_ptr<Session>> StoreState::AddSession(absl::string_vie
   return session;
 }
 
+absl::StatusOr<std::shared_ptr<Session>> StoreState::AddFork(const Session& source,
+                                                             absl::string_view id) {
+  SessionSpec spec = source.spec;
+  spec.pinned = false;
+  TOKEND_ASSIGN_OR_RETURN(std::shared_ptr<Session> fork, AddSession(source.principal, id, spec));
+  fork->chain = source.chain;
+  fork->forget_at = source.forget_at;
+  return fork;
+}
+
 absl::Status StoreState::Fault(FaultPoint point) const {
   return options.hooks == nullptr ? absl::OkStatus() : options.hooks->Fault(point);
 }
@@ -81,6 +92,7 @@ void StoreState::RemoveSession(Session* session) {
   session->deleted = true;
   for (VersionRecord& version : session->versions) dead.push_back(std::move(version.claim));
   session->versions.clear();
+  grown.erase(session);
   sessions.erase({session->principal, session->id});
 }
 
@@ -96,6 +108,7 @@ void StoreState::AddVersion(Session* session, VersionRecord record) {
   }
   session->update_time = session->versions.back().create_time;
   session->last_use = clock->Monotonic();
+  if (!session->chain.empty() && session->tokens() >= session->forget_at) grown.insert(session);
 }
 
 absl::StatusOr<const VersionRecord*> StoreState::FindVersion(const Session& session,
@@ -121,14 +134,23 @@ SessionInfo StoreState::Info(const Session& session) const {
                       .create_time = session.create_time,
                       .update_time = session.update_time};
   if (!session.versions.empty()) {
-    info.resident_tokens = tree.ResidentRows(session.versions.back().claim, info.tokens);
+    const Claim& claim = session.versions.back().claim;
+    info.first_position = tree.FirstPosition(claim.node());
+    info.resident_tokens = tree.ResidentRows(claim, info.tokens);
   }
   return info;
 }
 
-Node* StoreState::Root(absl::string_view principal, const RetentionPolicy& policy) {
-  const std::string key = namer.Key(principal, policy);
-  return tree.Root(key, RootNamer::Digest(key), policy);
+Node* StoreState::Root(const Session& session) {
+  const SessionSpec& spec = session.spec;
+  const std::string key = namer.Key(session.principal, spec.retention, session.chain);
+  return tree.Root(key, RootNamer::Digest(key), spec.retention,
+                   {.tokens = spec.history_tokens, .look_back = options.look_back_tokens});
+}
+
+Node* StoreState::Root(absl::string_view principal) {
+  const std::string key = namer.Key(principal, {}, "");
+  return tree.Root(key, RootNamer::Digest(key), {}, {});
 }
 
 Claim StoreState::TakeCut(const VersionRecord& version, int64_t end) {

@@ -51,6 +51,10 @@ struct Session {
   std::deque<VersionRecord> versions;  // oldest first; the head is the last
   int64_t next_number = 1;
 
+  // Of a session that forgets: what its root is named by, and what its forks' are.
+  std::string chain;
+  int64_t forget_at = 0;  // the head's tokens when it is looked at next
+
   // Writers in order of arrival; the first may run.
   std::list<WriterState*> line;
   // Branches of it that are not parked. None: its KV can be had under pressure.
@@ -103,6 +107,8 @@ class StoreState {
   int64_t branch_pages ABSL_GUARDED_BY(mu) = 0;
   // Claims given up on any thread; the engine's lets go of them.
   std::vector<Claim> dead ABSL_GUARDED_BY(mu);
+  // Sessions that may forget.
+  std::set<Session*> grown ABSL_GUARDED_BY(mu);
 
   // nullptr: none that this principal may see.
   std::shared_ptr<Session> Find(absl::string_view principal, absl::string_view id)
@@ -110,6 +116,9 @@ class StoreState {
   // Makes a session without versions. An empty id: picks one.
   absl::StatusOr<std::shared_ptr<Session>> AddSession(absl::string_view principal,
                                                       absl::string_view id, const SessionSpec& spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // The same, to become a fork.
+  absl::StatusOr<std::shared_ptr<Session>> AddFork(const Session& source, absl::string_view id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // What a test makes fail here; else OK.
   absl::Status Fault(FaultPoint point) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -121,8 +130,9 @@ class StoreState {
                                                    std::optional<int64_t> version) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   SessionInfo Info(const Session& session) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  Node* Root(absl::string_view principal, const RetentionPolicy& policy)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  Node* Root(const Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Of turns without a session.
+  Node* Root(absl::string_view principal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // A strong claim on the first `end` tokens of a version and on their KV.
   Claim TakeCut(const VersionRecord& version, int64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
@@ -130,6 +140,8 @@ class StoreState {
 
   // Lets go of all dead claims and frees what nothing needs, a piece at a time.
   void Drain();
+  // Forgets what sessions in `grown` no longer keep (history.cc).
+  void Forget();
   // Deletes sessions that have been idle for too long.
   void DeleteIdle();
   void DrainLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -161,6 +173,10 @@ class StoreState {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
  private:
+  void Forget(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Whether no branch needs what lies before `node`, or has it in part.
+  bool CanCut(Node* node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
   // Gives up the KV of a session outside `kept` for a turn of `principal`: first
   // of those whose principal is above its quota, then of those that no writer
   // waits for, and each time of the one used longest ago. Absent: none is left.
@@ -185,6 +201,12 @@ class StoreState {
 
 // What is left of a conversation whose tokens end at `end`.
 Conversation CutConversation(const Conversation& conversation, int64_t end);
+// The same without the messages that end before `first_position`, but for the last:
+// it tells that the conversation has begun, and whether it is closed.
+Conversation ForgetMessages(const Conversation& conversation, int64_t first_position);
+
+// INVALID_ARGUMENT names the field of tokend.v1.Session that is wrong.
+absl::Status ValidateSpec(const SessionSpec& spec, const StoreOptions& options);
 
 }  // namespace tokend::kv
 

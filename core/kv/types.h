@@ -21,7 +21,9 @@ struct SessionSpec {
   RetentionPolicy retention;
   std::optional<absl::Duration> idle_ttl;  // absent: never deleted for idleness
   bool pinned = false;
-  int64_t history_tokens = 0;  // 0: keep all
+  // The least tokens to keep of each version, the newest; 0: all. Windowed sessions
+  // alone, no layer of which sees all.
+  int64_t history_tokens = 0;
 };
 
 struct SessionInfo {
@@ -30,7 +32,7 @@ struct SessionInfo {
   SessionSpec spec;
   Version head = Version::kNone;
   int64_t tokens = 0;
-  int64_t first_position = 0;
+  int64_t first_position = 0;   // of the head; tokens before it cannot be had
   int64_t resident_tokens = 0;  // of the head, with KV in memory
   int32_t active_turns = 0;     // running or queued
   std::string forked_from;      // "sessions/a/versions/3" or empty

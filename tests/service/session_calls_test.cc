@@ -109,12 +109,11 @@ TEST_F(Sessions, CreateChecksEveryField) {
   session = windowed(0, 8);
   session.set_history_tokens(-1);
   expect_bad(session, "session.history_tokens");
-  session.set_history_tokens(100);
-  const RichStatus forgetful = Create("x", session);
-  EXPECT_EQ(forgetful.code, grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_EQ(forgetful.reason, "FEATURE_UNAVAILABLE");
   session = {};
   session.set_history_tokens(5);
+  expect_bad(session, "session.history_tokens");
+  session.mutable_retention()->mutable_layered()->set_full_layers(1);
+  session.mutable_retention()->mutable_layered()->mutable_window()->set_window_tokens(9);
   expect_bad(session, "session.history_tokens");
   session = {};
   session.set_version(1);
@@ -149,6 +148,51 @@ TEST_F(Sessions, LayeredRetentionIsToldAsItWasGiven) {
   layered->mutable_window()->set_sink_tokens(4);
   ASSERT_EQ(Create("x", session).code, grpc::StatusCode::OK);
   EXPECT_EQ(created_.session().retention().DebugString(), session.retention().DebugString());
+}
+
+TEST_F(Sessions, TokensBeforeTheFirstPositionAreNotKept) {
+  v1::Session session;
+  session.mutable_retention()->mutable_sliding_window()->set_window_tokens(32);
+  session.set_history_tokens(100);
+  ASSERT_EQ(Create("a", session).code, grpc::StatusCode::OK);
+  EXPECT_EQ(created_.session().history_tokens(), 100);
+  for (int turn = 0; turn < 40; ++turn) Turn("sessions/a", std::string(500, 'a'), 0);
+  ASSERT_EQ(Get("sessions/a").code, grpc::StatusCode::OK);
+  const int64_t first = got_.session().first_position();
+  EXPECT_EQ(got_.session().tokens(), 20000);
+  EXPECT_GT(first, 2000);
+  EXPECT_LE(first, 19900);
+
+  const auto expect_gone = [&](const RichStatus& status) {
+    EXPECT_EQ(status.code, grpc::StatusCode::OUT_OF_RANGE);
+    EXPECT_EQ(status.reason, "BAD_POSITION");
+    EXPECT_EQ(status.metadata.at("first_position"), absl::StrCat(first));
+    EXPECT_THAT(status.message, HasSubstr("no longer keeps"));
+  };
+  v1::Turn edit = PromptTurn("b", 3);
+  edit.mutable_session()->set_name("sessions/a");
+  edit.mutable_session()->set_from_position(first - 1);
+  expect_gone(RunStream(server_.generation(), edit).status);
+  v1::ForkSessionRequest fork;
+  v1::ForkSessionResponse forked;
+  fork.set_source("sessions/a");
+  fork.set_end_position(first - 1);
+  expect_gone(Call(server_.sessions(), &Stub::ForkSession, fork, &forked));
+  v1::ReadTokensRequest read;
+  v1::ReadTokensResponse tokens;
+  read.set_name("sessions/a");
+  read.set_start_position(0);
+  expect_gone(Call(server_.sessions(), &Stub::ReadTokens, read, &tokens));
+
+  read.clear_start_position();
+  read.set_page_size(65536);
+  ASSERT_EQ(Call(server_.sessions(), &Stub::ReadTokens, read, &tokens).code, grpc::StatusCode::OK);
+  EXPECT_EQ(tokens.start_position(), first);
+  EXPECT_EQ(tokens.token_ids_size(), 20000 - first);
+  edit.mutable_session()->set_from_position(first);
+  EXPECT_EQ(RunStream(server_.generation(), edit).status.code, grpc::StatusCode::OK);
+  ASSERT_EQ(Get("sessions/a").code, grpc::StatusCode::OK);
+  EXPECT_EQ(got_.session().tokens(), first + 4);
 }
 
 TEST_F(Sessions, ALimitOfSessions) {

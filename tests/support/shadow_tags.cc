@@ -56,6 +56,10 @@ void ShadowTags::OnFreed(base::PageId page) {
   if (on_freed_) on_freed_(page);
 }
 
+void ShadowTags::OnCut(const kv::Node& node) {
+  if (on_cut) on_cut(node);
+}
+
 absl::Status ShadowTags::Fault(kv::FaultPoint point) {
   return on_fault ? on_fault(point) : absl::OkStatus();
 }

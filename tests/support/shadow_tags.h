@@ -30,8 +30,11 @@ class ShadowTags : public ops::Backend, public kv::StoreHooks {
   void OnTaken(base::PageId page, const kv::PageTag& tag) override;
   void OnAttached(base::PageId page, const kv::Node& node) override;
   void OnFreed(base::PageId page) override;
+  void OnCut(const kv::Node& node) override;
   absl::Status Fault(kv::FaultPoint point) override;
 
+  // Told of each cut.
+  std::function<void(const kv::Node&)> on_cut;
   // What fails at these points; may be called on any thread.
   std::function<absl::Status(kv::FaultPoint)> on_fault;
 

@@ -19,8 +19,10 @@ StoreOptions OptionsOf(const ProgramOptions& program) {
   options.digest_bits = program.digest_bits;
   options.local_windows = program.local_windows;
   options.share_prefixes = program.share_prefixes;
+  if (program.quota > 0) options.quota_pages = {{"p", program.quota}, {"q", program.quota / 2}};
   options.max_versions = 4;
   options.max_sessions = 12;
+  options.look_back_tokens = 5;
   return options;
 }
 
@@ -134,9 +136,17 @@ bool Interpreter::AtLimit() const {
   return static_cast<int>(sessions_.size()) + Reserved() >= harness_.options().max_sessions;
 }
 
-void Interpreter::AddVersion(ModelSession* session, Tokens tokens, int64_t parent) {
+bool Interpreter::OverQuota(const Name& name, int64_t pages) {
+  const auto& quotas = harness_.options().quota_pages;
+  const auto quota = quotas.find(name.first);
+  if (quota == quotas.end()) return false;
+  return harness_.audit().PinnedPages(name.first, name.second) + pages > quota->second;
+}
+
+void Interpreter::AddVersion(ModelSession* session, Tokens tokens, int64_t parent,
+                             int64_t first_position) {
   session->head = session->next++;
-  session->versions[session->head] = {std::move(tokens), parent};
+  session->versions[session->head] = {std::move(tokens), parent, first_position};
   if (static_cast<int>(session->versions.size()) > harness_.options().max_versions) {
     session->versions.erase(session->versions.begin());
   }
@@ -224,6 +234,9 @@ void Interpreter::CheckModel() {
     // All tokens of all sessions would take too long.
     if (i++ == static_cast<size_t>(operations_) % sessions_.size()) CheckTokens(name, session);
   }
+  for (const OpenTurn& turn : turns_) {
+    if (turn.branch != nullptr) HOLDS(turn.branch->first_position() == turn.first_position);
+  }
   const StoreSnapshot snapshot = store().Snapshot();
   HOLDS(snapshot.sessions == static_cast<int64_t>(sessions_.size()));
   HOLDS(snapshot.versions == static_cast<int64_t>(versions));
@@ -236,6 +249,7 @@ void Interpreter::CheckVersions(const Name& name, const ModelSession& session) {
   HOLDS(static_cast<int64_t>(info->head) == session.head);
   HOLDS(info->tokens == static_cast<int64_t>(session.tokens().size()));
   HOLDS(info->resident_tokens <= info->tokens);
+  HOLDS(info->first_position == session.first_position());
   HOLDS(info->active_turns == Active(name, session.uid));
   auto versions = store().ListVersions(name.first, name.second, {}, 100);
   if (!versions.ok() || versions->size() != session.versions.size()) {
@@ -254,7 +268,8 @@ void Interpreter::CheckTokens(const Name& name, const ModelSession& session) {
   for (const auto& [number, version] : session.versions) {
     auto slice = store().ReadTokens(name.first, name.second, number, {}, 1 << 20);
     if (!slice.ok()) return ExpectOk(slice.status(), "ReadTokens");
-    HOLDS(slice->tokens == version.tokens);
+    HOLDS(slice->start == version.first_position);
+    HOLDS(slice->tokens == Tokens(version.tokens.begin() + slice->start, version.tokens.end()));
   }
 }
 
@@ -277,7 +292,8 @@ Coverage Interpreter::coverage() {
   coverage_.conflicts = seen.conflicts;
   coverage_.evicted_window = Get(seen.evicted, base::EvictionCause::kWindow);
   coverage_.evicted_pressure = Get(seen.evicted, base::EvictionCause::kPressure);
-  coverage_.evicted_idle = Get(seen.evicted, base::EvictionCause::kIdle);
+  coverage_.evicted_idle = Get(seen.evicted, base::EvictionCause::kIdle) +
+                           Get(seen.evicted, base::EvictionCause::kQuota);
   return coverage_;
 }
 

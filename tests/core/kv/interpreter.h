@@ -20,11 +20,14 @@ namespace tokend::kv {
 struct ModelVersion {
   Tokens tokens;
   int64_t parent = 0;
+  int64_t first_position = 0;
 };
 
 struct ModelSession {
   RetentionPolicy policy;
   std::optional<absl::Duration> idle_ttl;
+  bool pinned = false;
+  int64_t history = 0;
   std::map<int64_t, ModelVersion> versions;  // retained
   int64_t head = 0;
   int64_t next = 1;
@@ -33,6 +36,7 @@ struct ModelSession {
   absl::Duration last_use;
 
   Tokens tokens() const { return head == 0 ? Tokens() : versions.at(head).tokens; }
+  int64_t first_position() const { return head == 0 ? 0 : versions.at(head).first_position; }
 };
 
 using Name = std::pair<std::string, std::string>;  // principal, id
@@ -50,8 +54,11 @@ struct OpenWriter {
 struct OpenTurn {
   std::shared_ptr<OpenWriter> writer;  // nullptr: ephemeral
   std::unique_ptr<Branch> branch;      // nullptr: not checked out
+  std::string principal;               // once it is
   Tokens tokens;
   int64_t base = 0;
+  int64_t first_position = 0;
+  int64_t history = 0;
   RetentionPolicy policy;
   bool matched = false;
   int64_t prepared_end = 0;
@@ -88,8 +95,14 @@ class Interpreter {
   int Active(const Name& name, const std::string& uid) const;
   int Reserved() const;
   bool AtLimit() const;
+  // Whether `pages` more than are pinned by sessions but `name` break its principal's
+  // quota.
+  bool OverQuota(const Name& name, int64_t pages);
   bool Ready(const OpenWriter& writer);
-  void AddVersion(ModelSession* session, Tokens tokens, int64_t parent);
+  void AddVersion(ModelSession* session, Tokens tokens, int64_t parent, int64_t first_position);
+  // What the store may have forgotten, and no more.
+  void Forget();
+  void CheckForgotten(int64_t history, int64_t tokens, int64_t now, int64_t* first_position);
 
   // True: the operation had something to work on.
   bool Do(const Op& op);

@@ -11,7 +11,10 @@ using base::GetErrorReason;
 
 bool Interpreter::Draw(const Op& op) {
   OpenTurn* const turn = TurnOf(op.a);
-  if (turn == nullptr || turn->branch == nullptr || turn->tokens.size() > 110) return false;
+  if (turn == nullptr || turn->branch == nullptr ||
+      turn->tokens.size() > (turn->history > 0 ? 240 : 110)) {
+    return false;
+  }
   if (turn->branch->computed() < turn->branch->tokens()) return false;
   const Tokens drawn = SomeTokens(1, op.b % 3);
   turn->branch->Append(drawn);
@@ -91,7 +94,7 @@ bool Interpreter::Step(const Op& op) {
 
 Interpreter::Room Interpreter::Prepare(OpenTurn* turn, int64_t count) {
   const int64_t needed = turn->branch->PagesNeeded(turn->branch->computed() + count, count);
-  const int64_t obtainable = store().ObtainablePages();
+  const int64_t obtainable = store().ObtainablePages(turn->principal);
   const bool matched = std::exchange(turn->matched, true);
   const absl::Status status = turn->branch->Prepare(count);
   if (status.ok()) return Room::kYes;

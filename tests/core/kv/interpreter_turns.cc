@@ -86,15 +86,22 @@ bool Interpreter::Beside(const Op& op) {
 // Puts the turn back with its branch; one that gets none leaves.
 void Interpreter::Open(const Op& op, OpenTurn turn) {
   const ModelSession* const session = FindModel(*turn.writer);
-  const std::optional<int64_t> from = Maybe(op.b % 40);
+  std::optional<int64_t> from = Maybe(op.b % 40);
+  const int64_t first = session == nullptr ? 0 : session->first_position();
+  // Sessions that forget grow longer: edits about where their memory begins, or ends.
+  if (from && session != nullptr && session->history > 0) {
+    const auto size = static_cast<int64_t>(session->tokens().size());
+    *from += std::max<int64_t>(0, first > 0 && op.c % 2 == 0 ? first - 4 : size - 30);
+  }
   auto branch = store().Checkout(turn.writer->writer.get(), from);
   const std::optional<int64_t> expected = turn.writer->writer->intent().expected_version;
   if (session == nullptr) {
     ExpectReason(branch.status(), ErrorReason::kSessionDeleted, "Checkout");
   } else if (expected && *expected != session->head) {
     ExpectReason(branch.status(), ErrorReason::kVersionMismatch, "Checkout");
-  } else if (from && *from > static_cast<int64_t>(session->tokens().size())) {
+  } else if (from && (*from < first || *from > static_cast<int64_t>(session->tokens().size()))) {
     ExpectReason(branch.status(), ErrorReason::kBadPosition, "Checkout");
+    if (*from < first) ++coverage_.not_kept;
   } else {
     ExpectOk(branch.status(), "Checkout");
   }
@@ -102,7 +109,10 @@ void Interpreter::Open(const Op& op, OpenTurn turn) {
     turn.tokens = session->tokens();
     if (from) turn.tokens.resize(*from);
     turn.base = session->head;
+    turn.principal = turn.writer->name.first;
     turn.policy = session->policy;
+    turn.history = session->history;
+    turn.first_position = first;
     turn.branch = *std::move(branch);
     Begin(op, &turn);
   }
@@ -116,14 +126,17 @@ void Interpreter::Open(const Op& op, OpenTurn turn) {
 bool Interpreter::Ephemeral(const Op& op) {
   if (turns_.size() >= kMaxTurns) return false;
   OpenTurn turn;
-  turn.branch = store().CheckoutEphemeral(op.a % 4 == 3 ? "q" : "p");
+  turn.principal.assign(1, op.a % 4 == 3 ? 'q' : 'p');
+  turn.branch = store().CheckoutEphemeral(turn.principal);
   Begin(op, &turn);
   turns_.push_back(std::move(turn));
   return true;
 }
 
 void Interpreter::Begin(const Op& op, OpenTurn* turn) {
-  const Tokens input = turn->tokens.size() > 70 ? Tokens() : InputOf(op.c);
+  const bool full = turn->tokens.size() > (turn->history > 0 ? 200 : 70);
+  Tokens input = full ? Tokens() : InputOf(op.c);
+  if (!full && turn->history > 0) input = Concat(input, InputOf(op.c / 3));
   turn->branch->Append(input);
   turn->tokens = Concat(turn->tokens, input);
   turn->matched = op.c % 11 != 10;
@@ -160,7 +173,11 @@ bool Interpreter::Commit(const Op& op) {
   const OpenTurn* const chosen = TurnOf(op.a);
   if (chosen == nullptr || chosen->writer == nullptr || chosen->branch == nullptr) return false;
   OpenTurn turn = Take(op.a);
-  if (const auto cut = Maybe(op.b)) turn.tokens.resize(*cut % (turn.tokens.size() + 1));
+  if (const auto cut = Maybe(op.b)) {
+    const size_t size = turn.tokens.size() + 1;
+    const bool little = turn.history > 0 && op.b % 8 != 0;
+    turn.tokens.resize(little ? size - 1 - *cut % std::min<size_t>(size, 9) : *cut % size);
+  }
   OpenWriter& writer = *turn.writer;
   auto version =
       store().Commit(writer.writer.get(), std::move(turn.branch),
@@ -172,10 +189,13 @@ bool Interpreter::Commit(const Op& op) {
     ExpectReason(version.status(), ErrorReason::kSessionDeleted, "Commit");
   } else if (session->head != turn.base) {
     ExpectReason(version.status(), ErrorReason::kVersionMismatch, "Commit");
+  } else if (static_cast<int64_t>(turn.tokens.size()) < turn.first_position) {
+    ExpectReason(version.status(), ErrorReason::kBadPosition, "Commit");
+    ++coverage_.not_kept;
   } else if (!version.ok()) {
     Expect(IsFault(version.status()), "Commit fails", version.status().ToString());
   } else {
-    AddVersion(session, turn.tokens, turn.base);
+    AddVersion(session, turn.tokens, turn.base, turn.first_position);
     session->provisional = false;
     HOLDS(static_cast<int64_t>(version->number) == session->head);
   }
@@ -193,6 +213,9 @@ void Interpreter::CommitFork(OpenTurn* turn, const absl::StatusOr<VersionInfo>& 
                  gone ? ErrorReason::kSessionDeleted : ErrorReason::kVersionMismatch, "Commit");
     return;
   }
+  if (static_cast<int64_t>(turn->tokens.size()) < turn->first_position) {
+    return ExpectReason(version.status(), ErrorReason::kBadPosition, "Commit");
+  }
   if (!version.ok()) {
     return Expect(IsFault(version.status()), "Commit of a fork fails", version.status().ToString());
   }
@@ -200,8 +223,11 @@ void Interpreter::CommitFork(OpenTurn* turn, const absl::StatusOr<VersionInfo>& 
   auto info = store().GetSession(name.first, name.second);
   if (!info.ok()) return ExpectOk(info.status(), "GetSession");
   writer.fork_uid = info->uid;
-  ModelSession fork = {.policy = turn->policy, .idle_ttl = info->spec.idle_ttl, .uid = info->uid};
-  AddVersion(&fork, turn->tokens, 0);
+  ModelSession fork = {.policy = turn->policy,
+                       .idle_ttl = info->spec.idle_ttl,
+                       .history = turn->history,
+                       .uid = info->uid};
+  AddVersion(&fork, turn->tokens, 0, turn->first_position);
   sessions_[name] = std::move(fork);
   forks_.push_back(name);
 }

@@ -44,6 +44,9 @@ KvHarness::KvHarness(StoreOptions options)
       tags_(&backend_, options_.page_tokens, [this](base::PageId page) { backend_.Poison(page); }),
       seen_(options_.pages) {
   EXPECT_TRUE(tags_.AllocateArena(options_.pages).ok());
+  tags_.on_cut = [this](const Node& node) {
+    forgotten_[&node] = AllTokens(node.parent, node.index * options_.page_tokens);
+  };
   options_.hooks = &tags_;
   auto store = SessionStore::Create(options_, &tags_, &clock_, &observer_);
   EXPECT_TRUE(store.ok()) << store.status();
@@ -75,9 +78,7 @@ const testing::FakeReference& KvHarness::Reference(const RetentionPolicy& policy
 
 absl::Status KvHarness::Compute(Branch* branch, int chunk, int64_t end) {
   if (end == 0) end = branch->tokens();
-  Tokens all;
-  branch->ReadTokens(0, end, &all);
-  const testing::FakeReference& reference = Reference(branch->retention(), all);
+  const testing::FakeReference& reference = Reference(branch->retention(), AllTokens(*branch, end));
   while (branch->computed() < end) {
     const int64_t at = branch->computed();
     const int64_t count = std::min<int64_t>({chunk, end - at, branch->step_rows()});
@@ -98,6 +99,24 @@ absl::Status KvHarness::Compute(Branch* branch, int chunk, int64_t end) {
     }
     branch->Advance(count);
   }
+  return absl::OkStatus();
+}
+
+absl::Status KvHarness::TakeAllPages() {
+  const int64_t nodes = options_.pages / options_.layers;
+  std::vector<std::unique_ptr<Branch>> branches;
+  absl::Status status;
+  while (status.ok()) {
+    branches.push_back(store_->CheckoutEphemeral("another"));
+    const int seed = 77 + static_cast<int>(branches.size());
+    branches.back()->Append(SomeTokens(static_cast<int>(nodes * options_.page_tokens), seed));
+    branches.back()->MatchPrefix();
+    status = Compute(branches.back().get(), options_.page_tokens);
+  }
+  if (!absl::IsResourceExhausted(status)) return status;
+  EXPECT_LT(store_->Snapshot().pages.free, options_.layers);
+  branches.clear();
+  store_->Maintain();
   return absl::OkStatus();
 }
 
@@ -138,6 +157,24 @@ Tokens KvHarness::Read(absl::string_view id, std::optional<int64_t> version) {
   return slice.ok() ? slice->tokens : Tokens();
 }
 
+Tokens KvHarness::AllTokens(Node* node, int64_t end) {
+  Tokens tokens;
+  audit().ReadTokens(node, end, &tokens);
+  const Node* at = node;
+  while (!at->is_root() && !at->behind_gap()) at = at->parent;
+  if (at->is_root()) return tokens;
+  const Tokens& before = forgotten_.at(at);
+  std::copy(before.begin(), before.end(), tokens.begin());
+  return tokens;
+}
+
+Tokens KvHarness::AllTokens(const Branch& branch, int64_t end) {
+  const int64_t base = std::min(branch.base_tokens(), end);
+  Tokens tokens = AllTokens(audit().BaseNode(branch), base);
+  branch.ReadTokens(base, end, &tokens);
+  return tokens;
+}
+
 void KvHarness::Audit() { EXPECT_THAT(Broken(), ::testing::IsEmpty()); }
 
 std::vector<std::string> KvHarness::Broken() {
@@ -163,9 +200,8 @@ std::vector<std::string> KvHarness::Broken() {
 
 bool KvHarness::RowsAreRight(Node* node, int layer) {
   const int64_t begin = node->index * options_.page_tokens;
-  Tokens tokens;
-  audit().ReadTokens(node, begin + node->rows, &tokens);
-  const testing::FakeReference& reference = Reference(node->layout->policy, tokens);
+  const testing::FakeReference& reference =
+      Reference(node->layout->policy, AllTokens(node, begin + node->rows));
   for (int row = 0; row < node->rows; ++row) {
     if (backend_.RowValue(node->pages[layer].id(), row) != reference.Kv(layer, begin + row)) {
       return false;

@@ -80,6 +80,9 @@ class KvHarness {
   // What the last Turn's branch said at its end.
   const BranchStats& last_stats() const { return last_stats_; }
 
+  // Takes all pages for a moment, so that no idle KV is left.
+  absl::Status TakeAllPages();
+
   std::unique_ptr<Writer> Admit(
       absl::string_view session,
       WriteIntent::OnConflict on_conflict = WriteIntent::OnConflict::kQueue,
@@ -92,6 +95,11 @@ class KvHarness {
   // What FakeBackend must compute for these tokens, or more, under the policy. Good
   // until the next call.
   const testing::FakeReference& Reference(const RetentionPolicy& policy, const Tokens& tokens);
+
+  // Tokens [0, end) on the way to a node, or of a branch, those that were forgotten
+  // included.
+  Tokens AllTokens(Node* node, int64_t end);
+  Tokens AllTokens(const Branch& branch, int64_t end);
 
   // Invariants, and the content of every resident page. Adds failures to the test.
   void Audit();
@@ -109,6 +117,8 @@ class KvHarness {
   CountingObserver observer_;
   std::unique_ptr<SessionStore> store_;
   BranchStats last_stats_;
+  // By the node behind a gap: all tokens before it.
+  absl::flat_hash_map<const Node*, Tokens> forgotten_;
 
   // A reference is kept for each token sequence that was asked for, found by a hash
   // of the policy and the tokens.

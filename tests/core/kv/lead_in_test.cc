@@ -129,6 +129,24 @@ TEST(LeadInTest, EachLayerWidensTheFieldByItsOwnWindow) {
   EXPECT_THAT(plan.attend_begin, ::testing::ElementsAre(367, 386, 392, 400));
 }
 
+TEST(ReceptiveFieldTest, IsWhatALeadInTakes) {
+  for (int layers = 1; layers <= 5; ++layers) {
+    for (int64_t window = 1; window <= 20; ++window) {
+      Layout layout = MakeLayout({RetentionPolicy::Kind::kSlidingWindow, 2, window},
+                                 std::vector<int64_t>(layers, 0), 4);
+      const int64_t field = ReceptiveField(layout);
+      for (int64_t end = field + 12; end < field + 40; end += 4) {
+        if (end % 4 != 0) end += 4 - end % 4;
+        EXPECT_LE(end - PlanLeadIn(layout, end, {}).start, field);
+      }
+      SetHistory(10, 3, &layout);
+      EXPECT_GE(layout.lead_tokens, field + 4);
+      EXPECT_EQ(layout.lead_tokens % 4, 0);
+      EXPECT_GE(layout.keep_nodes * 4, layout.lead_tokens + 10);
+    }
+  }
+}
+
 class RecomputeTest : public ::testing::Test {
  protected:
   static constexpr int64_t kSinks = 2, kWindow = 9, kLayers = 3;
@@ -138,18 +156,6 @@ class RecomputeTest : public ::testing::Test {
     StoreOptions options = SmallOptions();
     options.pages = kLayers * 40;
     return options;
-  }
-  // Takes all pages for a moment, so that no idle KV is left.
-  static void TakeAllPages(KvHarness* harness) {
-    std::vector<std::unique_ptr<Branch>> branches;
-    do {
-      branches.push_back(harness->store().CheckoutEphemeral("q"));
-      branches.back()->Append(SomeTokens(40 * kPageTokens, 77 + static_cast<int>(branches.size())));
-      branches.back()->MatchPrefix();
-    } while (harness->Compute(branches.back().get(), 4).ok());
-    ASSERT_EQ(harness->store().Snapshot().pages.free / kLayers, 0);
-    branches.clear();
-    harness->store().Maintain();
   }
   static RetentionPolicy Window(int64_t sinks = kSinks, int64_t window = kWindow) {
     return {RetentionPolicy::Kind::kSlidingWindow, sinks, window};
@@ -164,7 +170,7 @@ TEST_F(RecomputeTest, OnlyTheReceptiveFieldWhateverTheChunk) {
       for (int turn = 0; turn < 30; ++turn) {
         ASSERT_TRUE(harness.Turn("a", SomeTokens(11, turn), 8).ok());
       }
-      ASSERT_NO_FATAL_FAILURE(TakeAllPages(&harness));
+      ASSERT_TRUE(harness.TakeAllPages().ok());
       EXPECT_EQ(harness.store().GetSession("p", "a")->resident_tokens, 0);
       ASSERT_TRUE(harness.Turn("a", SomeTokens(9, 99), chunk).ok());
       EXPECT_GE(harness.last_stats().recomputed_tokens, kLayers * (kWindow - 1));
@@ -193,7 +199,7 @@ TEST_F(RecomputeTest, PagesStayWithinTheWindowAndTheChunk) {
   KvHarness harness(Options());
   ASSERT_TRUE(harness.Create("a", Window(0, 33)).ok());
   ASSERT_TRUE(harness.Turn("a", SomeTokens(400), 8).ok());
-  ASSERT_NO_FATAL_FAILURE(TakeAllPages(&harness));
+  ASSERT_TRUE(harness.TakeAllPages().ok());
   auto writer = harness.Admit("a");
   auto branch = *harness.store().Checkout(writer.get(), {});
   branch->Append(SomeTokens(20, 3));
@@ -240,7 +246,7 @@ TEST_F(RecomputeTest, LocalLayersAtAnyLength) {
       const RetentionPolicy policy = Window(length % 3 == 0 ? 6 : kSinks);
       ASSERT_TRUE(harness.Create("a", policy).ok());
       ASSERT_TRUE(harness.Turn("a", SomeTokens(length), 7).ok());
-      ASSERT_NO_FATAL_FAILURE(TakeAllPages(&harness));
+      ASSERT_TRUE(harness.TakeAllPages().ok());
       ASSERT_TRUE(harness.Turn("a", SomeTokens(3, 2), 1 + length % 5).ok());
       const int64_t field = (windows[0] > 0 ? std::min(windows[0], kWindow) : kWindow) - 1 +
                             (windows[1] > 0 ? std::min(windows[1], kWindow) : kWindow) - 1 +
@@ -260,7 +266,7 @@ TEST_F(RecomputeTest, ADropInTheMiddleLeavesNothing) {
   KvHarness harness(Options());
   ASSERT_TRUE(harness.Create("a", Window()).ok());
   ASSERT_TRUE(harness.Turn("a", SomeTokens(300), 8).ok());
-  ASSERT_NO_FATAL_FAILURE(TakeAllPages(&harness));
+  ASSERT_TRUE(harness.TakeAllPages().ok());
   for (int64_t stop = 1; stop < 40; ++stop) {
     auto writer = harness.Admit("a");
     auto branch = *harness.store().Checkout(writer.get(), {});
@@ -274,7 +280,7 @@ TEST_F(RecomputeTest, ADropInTheMiddleLeavesNothing) {
     writer.reset();
     harness.store().Maintain();
     harness.Audit();
-    ASSERT_NO_FATAL_FAILURE(TakeAllPages(&harness));
+    ASSERT_TRUE(harness.TakeAllPages().ok());
   }
 }
 

@@ -63,8 +63,8 @@ std::string CodeOf(const Op& op) {
 
 Outcome RunProgram(const ProgramOptions& options, absl::Span<const Op> program, bool quiet) {
   Report report = {};
-  std::string died = testing::RunInChild<Report>(
-      [&](Report* to) { RunHere(options, program, to); }, quiet, &report);
+  std::string died = testing::RunInChild<Report>([&](Report* to) { RunHere(options, program, to); },
+                                                 quiet, &report);
   Outcome outcome = {.operation = report.operation,
                      .what = report.what,
                      .detail = report.detail,
@@ -105,6 +105,7 @@ std::string AsCode(const ProgramOptions& options, absl::Span<const Op> program) 
   if (!options.local_windows.empty()) {
     absl::StrAppend(&code, ", .local_windows = {", absl::StrJoin(options.local_windows, ", "), "}");
   }
+  if (options.quota > 0) absl::StrAppend(&code, ", .quota = ", options.quota);
   if (options.plant != ProgramOptions::kNothing) {
     absl::StrAppend(&code, ", .plant = ProgramOptions::", kPlants[options.plant]);
   }

@@ -18,7 +18,7 @@ namespace tokend::kv {
 // nothing. See program_*.cc for what the operands mean.
 struct Op {
   enum Kind : uint8_t {
-    kCreate,     // name, policy, pinned and idle_ttl
+    kCreate,     // name, policy, pinned, idle_ttl and history_tokens
     kAdmit,      // name, on_conflict and allow_missing, expected_version
     kCheckout,   // turn, from_position, input
     kBeside,     // turn, from_position, input: another branch of the same writer
@@ -53,6 +53,7 @@ struct ProgramOptions {
   int digest_bits = 64;
   bool share_prefixes = false;
   std::vector<int64_t> local_windows = {};  // of the three layers
+  int64_t quota = 0;                        // pages of principal "p", and of "q" the half; 0: none
   // What the test of the shrinker breaks, so that programs fail.
   enum Plant { kNothing, kPageOfThirdNode, kCrashOfFourthCommit } plant = kNothing;
 };
@@ -62,9 +63,12 @@ struct Coverage {
   std::array<int64_t, Op::kKinds> done = {};  // operations that had something to work on
   int64_t hits = 0, copies = 0, recomputed = 0;
   int64_t evicted_window = 0, evicted_pressure = 0, evicted_idle = 0;
-  int64_t refused = 0;  // for want of pages
-  int64_t expired = 0;  // idle sessions
+  int64_t refused = 0;    // for want of pages
+  int64_t expired = 0;    // idle sessions
+  int64_t forgotten = 0;  // times that a version's first position moved
+  int64_t not_kept = 0;   // operations before a first position
   int64_t conflicts = 0;
+  int64_t over_quota = 0;              // pins refused
   std::array<int64_t, 4> faults = {};  // by FaultPoint
 };
 

@@ -12,7 +12,8 @@ namespace tokend::kv {
 namespace {
 
 // What a long program comes across; one that never gets there proves little.
-void ExpectCoverage(const Coverage& seen, int operations, bool scarce) {
+void ExpectCoverage(const Coverage& seen, int operations, const ProgramOptions& options,
+                    bool scarce) {
   for (int kind = 0; kind < Op::kKinds; ++kind) {
     EXPECT_GT(seen.done[kind], operations / 1000) << "operations of kind " << kind;
   }
@@ -20,8 +21,13 @@ void ExpectCoverage(const Coverage& seen, int operations, bool scarce) {
   EXPECT_GT(seen.copies, operations / 80);
   EXPECT_GT(seen.evicted_window, operations / 200);
   EXPECT_GT(seen.expired, 0);
+  if (options.local_windows.empty()) {
+    EXPECT_GT(seen.forgotten, operations / 10000);
+    EXPECT_GT(seen.not_kept, operations / 20000);
+  }
   EXPECT_GT(seen.conflicts, operations / 1000);
   for (const int64_t faults : seen.faults) EXPECT_GT(faults, operations / 5000);
+  EXPECT_EQ(seen.over_quota > 0, options.quota > 0);
   if (!scarce) return;
   EXPECT_GT(seen.evicted_pressure, operations / 20);
   EXPECT_GT(seen.evicted_idle, operations / 200);
@@ -36,7 +42,8 @@ std::string Numbers(const Coverage& seen) {
                   seen.recomputed, " window ", seen.evicted_window, " pressure ",
                   seen.evicted_pressure, " idle ", seen.evicted_idle);
   absl::StrAppend(&text, " refused ", seen.refused, " expired ", seen.expired, " conflicts ",
-                  seen.conflicts);
+                  seen.conflicts, " forgotten ", seen.forgotten, " not kept ", seen.not_kept,
+                  " over quota ", seen.over_quota);
   return text;
 }
 
@@ -62,13 +69,14 @@ class RandomProgramTest : public ::testing::TestWithParam<Case> {};
 TEST_P(RandomProgramTest, AgreesWithTheModel) {
   const char* const seed = std::getenv("TOKEND_TEST_SEED");
   const char* const size = std::getenv("TOKEND_TEST_OPERATIONS");
-  const int operations = size != nullptr ? std::atoi(size) : 200000 / 4;
+  const int operations = size != nullptr ? std::atoi(size) : 200000 / 5;
   const uint32_t number = seed != nullptr ? std::atoll(seed) : GetParam().seed;
   SCOPED_TRACE(absl::StrCat("TOKEND_TEST_SEED=", number));
   const Program program = MakeProgram(number, operations);
   const Coverage seen = CheckProgram(GetParam().options, program);
   SCOPED_TRACE(Numbers(seen));
-  if (!HasFailure()) ExpectCoverage(seen, operations, GetParam().scarce);
+  const Case& given = GetParam();
+  if (!HasFailure()) ExpectCoverage(seen, operations, given.options, given.scarce);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -76,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{1, {.pages = 700}, false}, Case{2, {.pages = 84}, true},
                       Case{3, {.pages = 300, .digest_bits = 1, .local_windows = {0, 9, 9}}, false},
                       Case{4, {.pages = 120, .share_prefixes = true}, true},
-                      Case{5, {.pages = 84, .local_windows = {5, 0, 5}}, true}));
+                      Case{5, {.pages = 84, .local_windows = {5, 0, 5}}, true},
+                      Case{6, {.pages = 110, .quota = 18}, true}));
 
 }  // namespace
 }  // namespace tokend::kv

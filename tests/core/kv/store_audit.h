@@ -26,6 +26,12 @@ class StoreAudit {
   std::vector<Node*> ResidentNodes();
   void ReadTokens(Node* node, int64_t end, std::vector<int32_t>* out);
 
+  // Distinct pages of the principal's pinned sessions but `except`, and of a version.
+  int64_t PinnedPages(absl::string_view principal, absl::string_view except);
+  int64_t VersionPages(absl::string_view principal, absl::string_view id, int64_t version);
+  // On which a branch's base ends.
+  Node* BaseNode(const Branch& branch);
+
   int64_t nodes();
   int64_t touched();  // NodeTree::touched
   // Most pages of one layer that one claim of the session's head owns.
@@ -44,6 +50,7 @@ class StoreAudit {
   std::vector<Node*> AllNodes();  // roots included, parents first
   std::vector<Owner> Owners();
   std::vector<const Claim*> AllClaims();
+  void AddPages(const Claim& claim, std::set<base::PageId>* pages) const;
   bool Reaches(const Claim& claim, const Node* node, const LayerGroup& group) const;
   // The same for a node on the way from the claim's to the root.
   bool InReach(const Claim& claim, const Node* node, const LayerGroup& group) const;
@@ -58,6 +65,8 @@ class StoreAudit {
                                   const std::vector<std::set<base::PageId>>& owned);
   void CheckIndex(const std::vector<Node*>& nodes);
   void CheckSessions();
+  void CheckForgetting();
+  void CheckEnd(const Claim& claim, int64_t tokens, int64_t computed);
 
   StoreState* const state_;
   std::vector<std::string> broken_;

@@ -11,20 +11,40 @@
 
 namespace tokend::kv {
 
+void StoreAudit::AddPages(const Claim& claim, std::set<base::PageId>* pages) const UNLOCKED {
+  for (const Node* node = claim.node(); !node->is_root(); node = node->parent) {
+    for (int layer = 0; layer < node->layout->layers && !node->pages.empty(); ++layer) {
+      const LayerGroup& group = node->layout->groups[node->layout->group_of_layer[layer]];
+      if (node->pages[layer] && InReach(claim, node, group)) {
+        pages->insert(node->pages[layer].id());
+      }
+    }
+  }
+}
+
+int64_t StoreAudit::PinnedPages(absl::string_view principal, absl::string_view except) UNLOCKED {
+  std::set<base::PageId> pages;
+  for (const auto& [key, session] : state_->sessions) {
+    if (key.first != principal || key.second == except || !session->spec.pinned) continue;
+    if (!session->versions.empty()) AddPages(session->versions.back().claim, &pages);
+  }
+  return static_cast<int64_t>(pages.size());
+}
+
+int64_t StoreAudit::VersionPages(absl::string_view principal, absl::string_view id,
+                                 int64_t version) UNLOCKED {
+  std::set<base::PageId> pages;
+  for (const VersionRecord& record : state_->Find(principal, id)->versions) {
+    if (static_cast<int64_t>(record.number) == version) AddPages(record.claim, &pages);
+  }
+  return static_cast<int64_t>(pages.size());
+}
+
 void StoreAudit::CheckQuotas(const std::vector<Owner>& owners) UNLOCKED {
   std::vector<std::set<base::PageId>> owned;
   for (const Owner& owner : owners) {
     std::set<base::PageId>& pages = owned.emplace_back(owner.pages.begin(), owner.pages.end());
-    for (const Claim* claim : owner.claims) {
-      for (const Node* node = claim->node(); !node->is_root(); node = node->parent) {
-        for (int layer = 0; layer < node->layout->layers && !node->pages.empty(); ++layer) {
-          const LayerGroup& group = node->layout->groups[node->layout->group_of_layer[layer]];
-          if (node->pages[layer] && Reaches(*claim, node, group)) {
-            pages.insert(node->pages[layer].id());
-          }
-        }
-      }
-    }
+    for (const Claim* claim : owner.claims) AddPages(*claim, &pages);
   }
   std::set<std::string> principals = {""};
   for (const auto& [principal, quota] : state_->options.quota_pages) principals.insert(principal);
