@@ -1,5 +1,6 @@
 #include "service/convert_session.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 
 namespace tokend::service {
 namespace {
+
+constexpr int32_t kDefaultEpochTokens = 256;  // as tokend.v1.HeavyHitters says
 
 google::protobuf::Timestamp ToProto(absl::Time time) {
   google::protobuf::Timestamp out;
@@ -50,6 +53,22 @@ void TakeWindow(const v1::SlidingWindow& window, absl::string_view path,
   out->window_tokens = window.window_tokens();
 }
 
+void TakeHeavyHitters(const v1::HeavyHitters& heavy, absl::string_view path,
+                      const RetentionLimits& limits, kv::RetentionPolicy* out,
+                      FieldErrors* errors) {
+  v1::SlidingWindow window;
+  window.set_sink_tokens(heavy.sink_tokens());
+  window.set_window_tokens(heavy.window_tokens());
+  out->kind = kv::RetentionPolicy::Kind::kHeavyHitters;
+  TakeWindow(window, path, limits, out, errors);
+  CheckRange<int64_t>(absl::StrCat(path, ".kept_pages"), heavy.kept_pages(), 0,
+                      limits.context_tokens, errors);
+  CheckRange<int64_t>(absl::StrCat(path, ".epoch_tokens"), heavy.epoch_tokens(), 0,
+                      std::numeric_limits<int32_t>::max(), errors);
+  out->kept_pages = heavy.kept_pages();
+  out->epoch_tokens = heavy.epoch_tokens() == 0 ? kDefaultEpochTokens : heavy.epoch_tokens();
+}
+
 v1::SlidingWindow WindowToProto(const kv::RetentionPolicy& policy) {
   v1::SlidingWindow out;
   out.set_sink_tokens(static_cast<int32_t>(policy.sink_tokens));
@@ -80,8 +99,9 @@ absl::StatusOr<kv::RetentionPolicy> ConvertRetention(const v1::RetentionPolicy& 
                  &errors);
       break;
     case v1::RetentionPolicy::kHeavyHitters:
-      return base::FeatureUnavailable("heavy_hitters",
-                                      absl::StrCat(path, ".heavy_hitters: not on this server"));
+      TakeHeavyHitters(in.heavy_hitters(), absl::StrCat(path, ".heavy_hitters"), limits, &out,
+                       &errors);
+      break;
     case v1::RetentionPolicy::POLICY_NOT_SET:
       return base::InvalidField(path, "a policy is required");
   }
@@ -126,6 +146,14 @@ v1::RetentionPolicy ToProto(const kv::RetentionPolicy& policy) {
       out.mutable_layered()->set_full_layers(policy.full_layers);
       *out.mutable_layered()->mutable_window() = WindowToProto(policy);
       break;
+    case kv::RetentionPolicy::Kind::kHeavyHitters: {
+      v1::HeavyHitters* const heavy = out.mutable_heavy_hitters();
+      heavy->set_sink_tokens(static_cast<int32_t>(policy.sink_tokens));
+      heavy->set_window_tokens(static_cast<int32_t>(policy.window_tokens));
+      heavy->set_kept_pages(policy.kept_pages);
+      heavy->set_epoch_tokens(static_cast<int32_t>(policy.epoch_tokens));
+      break;
+    }
   }
   return out;
 }

@@ -1,5 +1,7 @@
 #include "service/model_card.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "service/names.h"
 
@@ -31,6 +33,10 @@ v1::Model DescribeModel(const model::Model& model, absl::string_view file_path,
   out.set_context_length(static_cast<int32_t>(plan.context_tokens));
   out.set_vocabulary_size(static_cast<int32_t>(plan.vocabulary_size));
   out.set_layer_count(static_cast<int32_t>(plan.layers.size()));
+  const bool local =
+      std::any_of(plan.layers.begin(), plan.layers.end(),
+                  [](const ops::LayerPlan& layer) { return layer.local_tokens > 0; });
+  if (!local) out.add_features("heavy_hitters");
   out.set_weight_type(facts.weight_type);
   const absl::string_view dtype = base::KvDtypeName(kv_dtype);
   out.set_kv_type(std::string(dtype));

@@ -1,5 +1,6 @@
 #include "service/model_runtime.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -24,11 +25,23 @@ absl::Status CheckNotCancelled(const ModelRuntime::Inputs& inputs) {
 }
 
 // The model is known only now.
-absl::Status CheckDefaultRetention(const kv::RetentionPolicy& policy, const ops::ModelPlan& plan) {
+absl::Status CheckDefaultRetention(const kv::RetentionPolicy& policy, const ops::ModelPlan& plan,
+                                   int page_tokens) {
   const auto layers = static_cast<int32_t>(plan.layers.size());
   if (policy.full_layers >= layers) {
     return BadSetting("default_retention",
                       absl::StrCat("full_layers must be less than the model's layers, ", layers));
+  }
+  if (policy.kind == kv::RetentionPolicy::Kind::kHeavyHitters) {
+    const bool local =
+        std::any_of(plan.layers.begin(), plan.layers.end(),
+                    [](const ops::LayerPlan& layer) { return layer.local_tokens > 0; });
+    if (local) return BadSetting("default_retention", "the model has layers with own windows");
+    if (policy.epoch_tokens % page_tokens != 0) {
+      return BadSetting(
+          "default_retention",
+          absl::StrCat("epoch_tokens must be a multiple of page_tokens, ", page_tokens));
+    }
   }
   if (policy.sink_tokens + policy.window_tokens <= plan.context_tokens) return absl::OkStatus();
   return BadSetting("default_retention",
@@ -80,7 +93,8 @@ absl::StatusOr<std::unique_ptr<ModelRuntime>> ModelRuntime::Load(const Inputs& i
   const Settings& settings = *inputs.settings;
   const ops::ModelPlan& plan = inputs.model->plan();
   std::unique_ptr<ModelRuntime> out(new ModelRuntime());
-  TOKEND_RETURN_IF_ERROR(CheckDefaultRetention(settings.default_retention, plan));
+  TOKEND_RETURN_IF_ERROR(
+      CheckDefaultRetention(settings.default_retention, plan, settings.page_tokens));
   inputs.progress("tokenizer", 0);
   TOKEND_RETURN_IF_ERROR(out->LoadTokenizer(inputs));
   TOKEND_RETURN_IF_ERROR(CheckNotCancelled(inputs));

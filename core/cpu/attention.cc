@@ -1,6 +1,7 @@
 #include "core/cpu/attention.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "core/base/check.h"
@@ -37,19 +38,37 @@ PieceView View(const KvArena& arena, const AttentionTask& task, int64_t piece) {
   view.dtype = arena.layout().dtype;
   view.head_dim = arena.layout().head_dim;
   view.key_stride = arena.layout().page_tokens;
-  view.sink_end = relative(std::min(mask.SinkEnd(), last + 1));
+  const ops::LayerKv& layer = *task.layer;
+  view.sink_end = relative(std::min(std::max(mask.SinkEnd(), layer.hidden_begin), last + 1));
   view.sink_begin = std::min(view.sink_end, relative(mask.SinkBegin(task.position)));
   view.end = relative(last + 1);
-  view.begin = std::max(view.sink_end, relative(mask.WindowBegin(task.position)));
+  view.begin = std::max(view.sink_end,
+                        relative(std::max(mask.WindowBegin(task.position), layer.hidden_end)));
   for (int strip = 0; strip < kPieceStrips; ++strip) {
     const int from = strip * kStripTokens;
     const bool in_window =
         view.begin < view.end && from < view.end && from + kStripTokens > view.begin;
     const bool in_sinks = view.sink_begin < view.sink_end && from < view.sink_end &&
                           from + kStripTokens > view.sink_begin;
-    if (in_sinks || in_window) PointStrip(arena, task, start + from, strip, &view);
+    const int64_t page = (start + from) / arena.layout().page_tokens;
+    if (layer.kept_pages > 0 &&
+        std::binary_search(layer.kept, layer.kept + layer.kept_pages, page)) {
+      view.kept |= 1u << strip;
+    }
+    const bool is_kept = (view.kept >> strip & 1) != 0;
+    if (in_sinks || in_window || is_kept) PointStrip(arena, task, start + from, strip, &view);
   }
   return view;
+}
+
+QueryTile Tile(const AttentionTask& task, int64_t piece) {
+  return {task.rows,
+          task.group,
+          task.position - piece * kPieceTokens,
+          task.layer->mask.window_tokens,
+          task.layer->mask.sink_reach,
+          task.query,
+          task.sink_query};
 }
 
 }  // namespace
@@ -119,14 +138,7 @@ void ClearState(int64_t queries, int64_t dim_stride, const AttentionState& state
 
 void AttendPiece(const AttentionKernels& kernels, const KvArena& arena, const AttentionTask& task,
                  int64_t piece, const AttentionWorkspace& workspace, const AttentionState& result) {
-  const QueryTile tile = {task.rows,
-                          task.group,
-                          task.position - piece * kPieceTokens,
-                          task.layer->mask.window_tokens,
-                          task.layer->mask.sink_reach,
-                          task.query,
-                          task.sink_query};
-  kernels.attend_piece(View(arena, task, piece), tile, workspace.scratch(), result);
+  kernels.attend_piece(View(arena, task, piece), Tile(task, piece), workspace.scratch(), result);
 }
 
 void AttendAll(const AttentionKernels& kernels, const KvArena& arena, const AttentionTask& task,
@@ -138,6 +150,28 @@ void AttendAll(const AttentionKernels& kernels, const KvArena& arena, const Atte
   for (int64_t i = 0; i < pieces.size(); ++i) {
     AttendPiece(kernels, arena, task, pieces[i], workspace, workspace.piece());
     kernels.merge(workspace.piece(), queries, stride, workspace.total());
+  }
+}
+
+void Weigh(const AttentionKernels& kernels, const KvArena& arena, const AttentionTask& task,
+           const AttentionWorkspace& workspace) {
+  const ops::LayerKv& layer = *task.layer;
+  TOKEND_CHECK(task.sink_query == nullptr);
+  const VisiblePieces pieces(layer.mask, task.position, task.position + task.rows - 1);
+  for (int64_t i = 0; i < pieces.size(); ++i) {
+    const int64_t piece = pieces[i];
+    int64_t weights[kPieceStrips] = {};
+    kernels.weigh_piece(View(arena, task, piece), Tile(task, piece), workspace.scratch(),
+                        workspace.total(), weights);
+    for (int strip = 0; strip < kPieceStrips; ++strip) {
+      if (weights[strip] == 0) continue;
+      const int64_t position = piece * kPieceTokens + strip * kStripTokens;
+      const int32_t entry = ops::FindEntry(layer, position / arena.layout().page_tokens);
+      // Other heads and rows are at work on the same pages; whole numbers add up alike
+      // in any order.
+      std::atomic_ref<int64_t>(layer.scores[entry])
+          .fetch_add(weights[strip], std::memory_order_relaxed);
+    }
   }
 }
 

@@ -83,6 +83,10 @@ void AttendPiece(const AttentionKernels& kernels, const KvArena& arena, const At
 void AttendAll(const AttentionKernels& kernels, const KvArena& arena, const AttentionTask& task,
                const AttentionWorkspace& workspace);
 
+// Adds to the layer's scores what the task's queries give; right after AttendAll.
+void Weigh(const AttentionKernels& kernels, const KvArena& arena, const AttentionTask& task,
+           const AttentionWorkspace& workspace);
+
 }  // namespace tokend::cpu
 
 #endif  // TOKEND_CORE_CPU_ATTENTION_H_

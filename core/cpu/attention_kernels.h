@@ -25,7 +25,8 @@ inline constexpr int kStripTokens = 16;  // positions that lie side by side in a
 inline constexpr int kPieceStrips = kPieceTokens / kStripTokens;
 
 // Positions of a piece, relative to its start, that some query sees: [sink_begin,
-// sink_end) and [begin, end), sink_end <= begin. Strips that hold none have null pointers.
+// sink_end) and [begin, end), sink_end <= begin; and the strips between of which all
+// queries see all, bits of `kept`. Strips that hold none have null pointers.
 struct PieceView {
   base::KvDtype dtype;
   int head_dim;
@@ -38,6 +39,7 @@ struct PieceView {
   int sink_end;
   int begin;
   int end;
+  uint32_t kept;
 };
 
 // The queries: `rows` consecutive positions times `group` heads that share the KV
@@ -73,6 +75,11 @@ struct AttentionState {
 struct AttentionKernels {
   void (*attend_piece)(const PieceView& piece, const QueryTile& tile,
                        const AttentionScratch& scratch, const AttentionState& result);
+  // Adds to weights[s], over the queries: the sum over strip s of round(2^20 times
+  // the final probability), given the final max and sum in `total`.
+  void (*weigh_piece)(const PieceView& piece, const QueryTile& tile,
+                      const AttentionScratch& scratch, const AttentionState& total,
+                      int64_t* weights);
   // state := state merged with a later piece.
   void (*merge)(const AttentionState& piece, int queries, int64_t dim_stride,
                 const AttentionState& state);

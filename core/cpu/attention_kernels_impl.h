@@ -2,150 +2,17 @@
 #ifndef TOKEND_CORE_CPU_ATTENTION_KERNELS_IMPL_H_
 #define TOKEND_CORE_CPU_ATTENTION_KERNELS_IMPL_H_
 
-#include "core/cpu/attention_kernels.h"
+#include "core/cpu/attention_scores_impl.h"
 #include "core/cpu/simd.h"
 
 namespace tokend::cpu::TOKEND_SIMD_NAMESPACE {
 namespace {
 
-// Register tiles: scores of kTileRows queries x kStripsAtOnce strips, outputs of
-// kTileRows queries x kValueVecs x 16 dimensions.
-#if defined(TOKEND_SIMD_AVX512)
-constexpr int kTileRows = 6, kStripsAtOnce = 4, kValueVecs = 4;
-#elif defined(TOKEND_SIMD_NEON)
-constexpr int kTileRows = 4, kStripsAtOnce = 1, kValueVecs = 1;
-#else
-constexpr int kTileRows = 3, kStripsAtOnce = 2, kValueVecs = 2;
-#endif
-
-// So few queries read the pages themselves; for more, a piece is widened to f32
-// once.
-constexpr int kDirectQueries = 8;
-
-constexpr float kMinusInf = -__builtin_inff();
-
-// A piece as the inner loops read it: pages (T f32, f16 or int8) or scratch.
-template <typename T>
-struct Strips {
-  const T* keys[kPieceStrips];
-  const T* values[kPieceStrips];
-  int64_t key_stride;
-  int64_t value_stride;
-};
-
-// Relative positions [sink_begin, sink_end) and [begin, end) that a query or some see.
-struct Range {
-  int64_t sink_begin, sink_end, begin, end;
-  bool empty() const { return sink_begin >= sink_end && begin >= end; }
-  bool HasSinks(int64_t from) const {
-    return sink_begin < sink_end && from < sink_end && from + kStripTokens > sink_begin;
-  }
-  Mask SinkLanes(int64_t from) const { return LaneRange(sink_begin - from, sink_end - from); }
-  bool Touches(int strip) const {
-    const int64_t from = int64_t{strip} * kStripTokens;
-    return HasSinks(from) || (begin < end && from < end && from + kStripTokens > begin);
-  }
-};
-
-// Of queries at positions [first, last].
-Range Seen(const PieceView& piece, const QueryTile& tile, int64_t first, int64_t last) {
-  Range range;
-  range.sink_end = Most(0, Least(piece.sink_end, last + 1));
-  range.sink_begin = tile.sink_reach == 0 ? 0 : Most(0, first - tile.sink_reach + 1);
-  range.end = Least(kPieceTokens, last + 1);
-  const int64_t begin = tile.window == 0 ? 0 : first - tile.window + 1;
-  range.begin = Most(Most(begin, 0), range.sink_end);
-  return range;
-}
-
-template <typename T, int R, int S>
-void ScoreTile(const float* query, int head_dim, const T* const* keys, int64_t stride,
-               float* scores) {
-  Vec sums[R][S];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) sums[r][s] = Zero();
-  }
-  for (int d = 0; d < head_dim; ++d) {
-    Vec key[S];
-#pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) key[s] = Load(keys[s] + d * stride);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const Vec q = Set1(query[r * head_dim + d]);
-#pragma GCC unroll 8
-      for (int s = 0; s < S; ++s) sums[r][s] = Fma(q, key[s], sums[r][s]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) Store(scores + r * kPieceTokens + s * kLanes, sums[r][s]);
-  }
-}
-
-// Raw scores of R queries for the strips that `wanted` touches.
-template <typename T, int R>
-void ScoreRows(const float* query, int head_dim, const Strips<T>& strips, const Range& wanted,
-               float* scores) {
-  for (int s = 0; s < kPieceStrips;) {
-    int count = 0;
-    while (s + count < kPieceStrips && count < kStripsAtOnce && wanted.Touches(s + count)) ++count;
-    if (count == kStripsAtOnce) {
-      ScoreTile<T, R, kStripsAtOnce>(query, head_dim, strips.keys + s, strips.key_stride,
-                                     scores + s * kLanes);
-    } else {
-      for (int i = s; i < s + count; ++i) {
-        ScoreTile<T, R, 1>(query, head_dim, strips.keys + i, strips.key_stride,
-                           scores + i * kLanes);
-      }
-    }
-    s += count > 0 ? count : 1;
-  }
-}
-
-template <typename T>
-void ScoreQueries(int rows, const float* query, int head_dim, const Strips<T>& strips,
-                  const Range& wanted, float* scores) {
-#define TOKEND_CASE(R)                                                 \
-  case R:                                                              \
-    if constexpr (R <= kTileRows) {                                    \
-      return ScoreRows<T, R>(query, head_dim, strips, wanted, scores); \
-    }                                                                  \
-    break;
-  switch (rows) {
-    TOKEND_CASE(1)
-    TOKEND_CASE(2)
-    TOKEND_CASE(3)
-    TOKEND_CASE(4)
-    TOKEND_CASE(5)
-    TOKEND_CASE(6)
-  }
-#undef TOKEND_CASE
-}
-
 // Turns the raw scores of one query into p_j (times the value's scale, if any), 0
 // for what it does not see, over the strips that `block` touches.
 void Softmax(const AttentionScratch& scratch, bool scaled, bool sink_query, const Range& own,
              const Range& block, float* scores, const float* sink_scores, float* max, float* sum) {
-  Vec largest = Set1(kMinusInf);
-  for (int s = 0; s < kPieceStrips; ++s) {
-    if (!block.Touches(s)) continue;
-    const int64_t at = int64_t{s} * kLanes;
-    Vec v = Load(scores + at);
-    const bool sinks_here = own.HasSinks(at);
-    if (sinks_here && sink_query) v = Blend(Load(sink_scores + at), v, own.SinkLanes(at));
-    if (scaled) v = Mul(v, Load(scratch.scales + at));
-    if (own.begin > at || own.end < at + kLanes) {
-      const Vec hidden = Set1(kMinusInf);
-      const Vec window = Blend(v, hidden, LaneRange(own.begin - at, own.end - at));
-      v = sinks_here ? Blend(v, window, own.SinkLanes(at)) : window;
-    }
-    largest = Max(largest, v);
-    Store(scores + at, v);
-  }
-  *max = MaxLanes(largest);
+  *max = MaxLanes(MaskScores(scratch, scaled, sink_query, own, block, scores, sink_scores));
   const Vec top = Set1(own.empty() ? 0.0f : *max);
   Vec total = Zero();
   for (int s = 0; s < kPieceStrips; ++s) {
@@ -168,9 +35,18 @@ void ValueTile(const float* p, const Strips<T>& strips, const Range& range, int6
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) sums[r][v] = Zero();
   }
-  const int64_t bounds[2][2] = {{range.sink_begin, range.sink_end}, {range.begin, range.end}};
-  for (const auto& [begin, end] : bounds) {
-    for (int64_t j = begin; j < end;) {
+  int64_t bounds[2 + kPieceStrips][2] = {{range.sink_begin, range.sink_end}};
+  int count = 1;
+  for (int s = 0; range.kept != 0 && s < kPieceStrips; ++s) {
+    if (!range.IsKept(s)) continue;
+    bounds[count][0] = int64_t{s} * kStripTokens;
+    bounds[count++][1] = int64_t{s + 1} * kStripTokens;
+  }
+  bounds[count][0] = range.begin;
+  bounds[count++][1] = range.end;
+  for (int i = 0; i < count; ++i) {
+    const int64_t end = bounds[i][1];
+    for (int64_t j = bounds[i][0]; j < end;) {
       const int64_t strip = j / kStripTokens;
       const int64_t stop = Least(end, (strip + 1) * kStripTokens);
       const T* row = strips.values[strip] + j % kStripTokens * strips.value_stride + d;
@@ -239,7 +115,7 @@ void AttendStrips(const PieceView& piece, const QueryTile& tile, const Strips<T>
     ScoreQueries(count, tile.query + q * dim, dim, strips, block, scores);
     const bool sink_query = tile.sink_query != nullptr && block.sink_begin < block.sink_end;
     if (sink_query) {
-      const Range sinks = {block.sink_begin, block.sink_end, 0, 0};
+      const Range sinks = {block.sink_begin, block.sink_end, 0, 0, 0};
       ScoreQueries(count, tile.sink_query + q * dim, dim, strips, sinks, sink_scores);
     }
     for (int i = 0; i < count; ++i) {
@@ -249,6 +125,28 @@ void AttendStrips(const PieceView& piece, const QueryTile& tile, const Strips<T>
     }
     ValueQueries(count, scores, strips, block, scratch.dim_stride,
                  result.out + q * scratch.dim_stride);
+  }
+}
+
+template <typename T>
+void WeighStrips(const PieceView& piece, const QueryTile& tile, const Strips<T>& strips,
+                 const AttentionScratch& scratch, const AttentionState& total, int64_t* weights) {
+  const int queries = tile.rows * tile.group;
+  const bool scaled = piece.dtype == base::KvDtype::kInt8;
+  for (int q = 0; q < queries; ++q) {
+    const int64_t position = tile.first_position + q / tile.group;
+    const Range own = Seen(piece, tile, position, position);
+    float* scores = scratch.scores;
+    ScoreQueries(1, tile.query + q * piece.head_dim, piece.head_dim, strips, own, scores);
+    MaskScores(scratch, scaled, false, own, own, scores, nullptr);
+    const Vec top = Set1(total.max[q]);
+    const Vec factor = Set1(1048576.0f / total.sum[q]);
+    for (int s = 0; s < kPieceStrips; ++s) {
+      if (!own.Touches(s)) continue;
+      // Whole numbers whose sum is at most 2^24: exact.
+      const Vec p = Exp2(Sub(Load(scores + int64_t{s} * kLanes), top));
+      weights[s] += static_cast<int64_t>(SumLanes(Round(Mul(p, factor))));
+    }
   }
 }
 
@@ -276,15 +174,19 @@ Strips<float> Widen(const PieceView& piece, const AttentionScratch& scratch) {
     const T* from = static_cast<const T*>(piece.keys[s]);
     for (int d = 0; d < dim; ++d) Store(keys + d * kLanes, Load(from + d * piece.key_stride));
   }
-  const int bounds[2][2] = {{piece.sink_begin, piece.sink_end}, {piece.begin, piece.end}};
-  for (const auto& [begin, end] : bounds) {
+  auto widen = [&](int begin, int end) {
     for (int j = begin; j < end; ++j) {
       const T* from =
           static_cast<const T*>(piece.values[j / kStripTokens]) + int64_t{j % kStripTokens} * dim;
       float* to = scratch.values + j * scratch.dim_stride;
       for (int d = 0; d < dim; d += kLanes) Store(to + d, LoadEnd(from + d, dim - d));
     }
+  };
+  widen(piece.sink_begin, piece.sink_end);
+  for (int s = 0; s < kPieceStrips; ++s) {
+    if ((piece.kept >> s & 1) != 0) widen(s * kStripTokens, (s + 1) * kStripTokens);
   }
+  widen(piece.begin, piece.end);
   return wide;
 }
 
@@ -297,11 +199,7 @@ void WidenScales(const PieceView& piece, float* scales) {
 }
 
 template <typename T>
-void AttendTyped(const PieceView& piece, const QueryTile& tile, const AttentionScratch& scratch,
-                 const AttentionState& result) {
-  if (tile.rows * tile.group > kDirectQueries || piece.head_dim % kLanes != 0) {
-    return AttendStrips(piece, tile, Widen<T>(piece, scratch), scratch, result);
-  }
+Strips<T> Direct(const PieceView& piece) {
   Strips<T> strips;
   strips.key_stride = piece.key_stride;
   strips.value_stride = piece.head_dim;
@@ -309,7 +207,16 @@ void AttendTyped(const PieceView& piece, const QueryTile& tile, const AttentionS
     strips.keys[s] = static_cast<const T*>(piece.keys[s]);
     strips.values[s] = static_cast<const T*>(piece.values[s]);
   }
-  AttendStrips(piece, tile, strips, scratch, result);
+  return strips;
+}
+
+template <typename T>
+void AttendTyped(const PieceView& piece, const QueryTile& tile, const AttentionScratch& scratch,
+                 const AttentionState& result) {
+  if (tile.rows * tile.group > kDirectQueries || piece.head_dim % kLanes != 0) {
+    return AttendStrips(piece, tile, Widen<T>(piece, scratch), scratch, result);
+  }
+  AttendStrips(piece, tile, Direct<T>(piece), scratch, result);
 }
 
 void AttendPiece(const PieceView& piece, const QueryTile& tile, const AttentionScratch& scratch,
@@ -322,6 +229,19 @@ void AttendPiece(const PieceView& piece, const QueryTile& tile, const AttentionS
     case base::KvDtype::kInt8:
       WidenScales(piece, scratch.scales);
       return AttendTyped<int8_t>(piece, tile, scratch, result);
+  }
+}
+
+void WeighPiece(const PieceView& piece, const QueryTile& tile, const AttentionScratch& scratch,
+                const AttentionState& total, int64_t* weights) {
+  switch (piece.dtype) {
+    case base::KvDtype::kF32:
+      return WeighStrips(piece, tile, Direct<float>(piece), scratch, total, weights);
+    case base::KvDtype::kF16:
+      return WeighStrips(piece, tile, Direct<uint16_t>(piece), scratch, total, weights);
+    case base::KvDtype::kInt8:
+      WidenScales(piece, scratch.scales);
+      return WeighStrips(piece, tile, Direct<int8_t>(piece), scratch, total, weights);
   }
 }
 
@@ -367,7 +287,7 @@ void Finish(const AttentionState& state, int q, int64_t dim_stride, int head_dim
 }  // namespace
 
 extern const AttentionKernels kAttentionKernels;
-const AttentionKernels kAttentionKernels = {AttendPiece, Merge, Finish};
+const AttentionKernels kAttentionKernels = {AttendPiece, WeighPiece, Merge, Finish};
 
 }  // namespace tokend::cpu::TOKEND_SIMD_NAMESPACE
 

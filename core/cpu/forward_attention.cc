@@ -59,7 +59,7 @@ bool ForwardPass::SplitRowIntoUnits(const RowSpan& span, const ops::LayerKv& lay
 
 void ForwardPass::AddUnits(const RowSpan& span, const ops::LayerKv& layer, bool split) {
   const ops::ModelPlan& plan = model_.plan();
-  if (split && span.rows == 1 && SplitRowIntoUnits(span, layer)) return;
+  if (split && span.rows == 1 && layer.scores == nullptr && SplitRowIntoUnits(span, layer)) return;
   const int32_t tile = std::max(1, kTileQueries / (plan.heads / plan.kv_heads));
   // The last rows see most and go first.
   for (int32_t end = span.rows; end > 0; end -= std::min(end, tile)) {
@@ -114,6 +114,7 @@ void ForwardPass::AttendUnit(const Unit& unit, size_t layer, const KvArena& aren
                        PlaceState(unit.partial, group, stride));
   }
   AttendAll(attention_kernels_, arena, task, workspace);
+  if (table.scores != nullptr) Weigh(attention_kernels_, arena, task, workspace);
   for (int q = 0; q < unit.rows * group; ++q) {
     const int64_t row = unit.out_row + q / group;
     const int64_t head = int64_t{unit.kv_head} * group + q % group;

@@ -196,10 +196,10 @@ void ForwardPass::ChooseRows(const ops::StepBatch& batch, size_t layer) {
   for (size_t i = 0; i < step_row_.size(); ++i) {
     if (!last) {
       if (positions_[i] < row_sequence_[i]->layers[layer].attend_begin) continue;
-    } else {
-      if (logit_row == batch.logit_rows.size()) return;
-      if (step_row_[i] != batch.logit_rows[logit_row]) continue;
+    } else if (logit_row < batch.logit_rows.size() && step_row_[i] == batch.logit_rows[logit_row]) {
       ++logit_row;
+    } else if (row_sequence_[i]->layers[layer].scores == nullptr) {
+      continue;
     }
     kept_.push_back(static_cast<int32_t>(i));
   }
@@ -227,6 +227,16 @@ void ForwardPass::KeepRows() {
   BuildSpans();
 }
 
+// Rows that came through the last layer for their scores alone go.
+void ForwardPass::KeepLogitRows(const ops::StepBatch& batch) {
+  if (step_row_.size() == batch.logit_rows.size()) return;
+  kept_.clear();
+  for (size_t i = 0; i < step_row_.size() && kept_.size() < batch.logit_rows.size(); ++i) {
+    if (step_row_[i] == batch.logit_rows[kept_.size()]) kept_.push_back(static_cast<int32_t>(i));
+  }
+  KeepStream();
+}
+
 void ForwardPass::BuildSpans() {
   spans_.clear();
   for (size_t i = 0; i < kept_.size(); ++i) {
@@ -252,7 +262,7 @@ void ForwardPass::ComputeLogits(int64_t rows) {
 }
 
 // Keys and values are stored for all rows; what follows them is computed for those
-// that go on, in the last layer those whose logits are wanted.
+// that go on, in the last layer those whose logits or scores are wanted.
 void ForwardPass::RunLayer(const ops::StepBatch& batch, size_t layer, const KvArena& arena) {
   const PackedLayer& weights = model_.layers()[layer];
   const bool cut = rows_end_early_ || layer + 1 == model_.layers().size();
@@ -281,6 +291,7 @@ absl::StatusOr<absl::Span<const float>> ForwardPass::Run(const ops::StepBatch& b
   StartStep(batch);
   Embed(batch);
   for (size_t layer = 0; layer < model_.layers().size(); ++layer) RunLayer(batch, layer, arena);
+  KeepLogitRows(batch);
   if (logit_rows > 0) ComputeLogits(logit_rows);
   return absl::MakeConstSpan(reinterpret_cast<const float*>(logits_.data()),
                              static_cast<size_t>(logit_rows * model_.plan().vocabulary_size));

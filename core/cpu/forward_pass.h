@@ -141,6 +141,7 @@ class ForwardPass {
   // layer: so has the rest of the step.
   void KeepStream();
   void KeepRows();
+  void KeepLogitRows(const ops::StepBatch& batch);
   void BuildSpans();
   void RunLayer(const ops::StepBatch& batch, size_t layer, const KvArena& arena);
 

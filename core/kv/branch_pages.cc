@@ -88,12 +88,17 @@ absl::Status BranchState::CopyDonorRows() {
 }
 
 int64_t BranchState::step_rows() const {
+  if (is_heavy()) {
+    const HeavyHitters rule = layout_->policy.heavy_hitters();
+    return std::min(tokens(), rule.EpochOf(computed_) + rule.epoch_tokens) - computed_;
+  }
   if (!lead_in_) return tokens() - computed_;
   return (goal_ ? sinks_end_ : lead_in_->end) - computed_;
 }
 
 absl::Status BranchState::Prepare(int64_t count) {
   TOKEND_CHECK(count >= 1 && computed_ + count <= tokens());
+  if (is_heavy()) return PrepareHeavy(count);
   {
     base::MutexLock lock(&store_->mu);
     if (!matched_) MatchLocked();
@@ -159,6 +164,7 @@ void BranchState::Advance(int64_t count) {
     store_->observer->OnRecomputedTokens(recomputed);
   }
   peak_ = std::max(peak_, end);
+  if (heavy_ != nullptr) return AdvanceHeavy(count);
   if (lead_in_ && !goal_) return AdvanceLeadIn(count);
   const int64_t prepared_end =
       (current_.node()->index + 1 + static_cast<int64_t>(prepared_.size())) * page_tokens_;
@@ -183,6 +189,9 @@ int64_t BranchState::MostPages(const LayerGroup& group, int64_t chunk_tokens) co
 
 int64_t BranchState::PagesInAll(int64_t tokens, int64_t chunk_tokens) const {
   const int64_t all = (tokens + page_tokens_ - 1) / page_tokens_;
+  if (is_heavy()) {
+    return layout_->layers * std::min(all, layout_->policy.heavy_hitters().MostPages(page_tokens_));
+  }
   int64_t pages = 0;
   for (const LayerGroup& group : layout_->groups) {
     const int64_t most = group.full() ? all : std::min(all, MostPages(group, chunk_tokens));
@@ -193,6 +202,7 @@ int64_t BranchState::PagesInAll(int64_t tokens, int64_t chunk_tokens) const {
 
 int64_t BranchState::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {
   base::MutexLock lock(&store_->mu);
+  if (is_heavy()) return HeavyPagesNeeded(tokens);
   const int64_t all = (tokens + page_tokens_ - 1) / page_tokens_;
   // A lead-in counts as if it held nothing yet.
   const bool holds = current_ && !lead_in_;

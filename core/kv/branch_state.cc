@@ -32,6 +32,7 @@ BranchState::~BranchState() {
   DropLeadIn();
   store_->tree.Drop(std::move(donor_));
   store_->tree.Drop(std::move(current_));
+  heavy_.reset();
   store_->tree.Drop(std::move(base_.claim));
   // What a long chain leaves is freed by Maintain.
   store_->tree.Drain(1024);
@@ -158,6 +159,7 @@ void BranchState::MatchLocked() {
   TOKEND_CHECK(!matched_);
   matched_ = true;
   SetLive(true);
+  if (is_heavy()) return MatchHeavy();
   // The last token is always computed: its logits are wanted.
   const int64_t limit = std::max<int64_t>(0, tokens() - 1);
   LeadIn lead_in = PlanRecompute(limit);
@@ -247,6 +249,7 @@ absl::StatusOr<VersionInfo> BranchState::Commit(WriterState* writer, const Commi
   if (request.tokens < first) return BadPosition(request.tokens, first, tokens());
   const int64_t computed = std::min(request.tokens, std::max(peak_, computed_));
   TOKEND_ASSIGN_OR_RETURN(Claim claim, Seal(request.tokens, computed));
+  if (heavy_ != nullptr) HangHeavy(&claim, request.tokens);
   if (absl::Status fault = store_->Fault(FaultPoint::kPublish); !fault.ok()) {
     store_->tree.Drop(std::move(claim));
     return fault;

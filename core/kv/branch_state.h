@@ -97,6 +97,19 @@ class BranchState {
   std::pair<Node*, int> FindDonor(Node* resume, int64_t limit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
 
+  // branch_heavy.cc: HEAVY_HITTERS.
+  bool is_heavy() const { return layout_->policy.kind == RetentionPolicy::Kind::kHeavyHitters; }
+  void MatchHeavy() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  absl::Status PrepareHeavy(int64_t count);
+  // Takes pages up to the node of index `last`; in `old`, the tail pages [layers] that
+  // others have too and whose rows the new ones lack.
+  absl::Status TakeHeavyPages(int64_t last, std::vector<std::shared_ptr<PageRef>>* old)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void RefreshHeavyViews();
+  void AdvanceHeavy(int64_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void HangHeavy(Claim* claim, int64_t tokens) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  int64_t HeavyPagesNeeded(int64_t tokens) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+
   // branch_lead_in.cc. Where computing a lead-in beats resuming at `resume`, starts
   // one.
   LeadIn PlanRecompute(int64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
@@ -154,6 +167,11 @@ class BranchState {
   // Pages, [layers] each with gaps, of the nodes from lead_node_ on.
   std::vector<std::vector<PageRef>> lead_pages_;
   int64_t lead_node_ = 0;
+
+  // From MatchPrefix on, HEAVY_HITTERS alone; current_ claims it.
+  std::shared_ptr<HeavySet> heavy_;
+  std::vector<std::vector<int32_t>> kept_;     // [layers] of ops::LayerKv
+  std::vector<std::vector<int64_t>> weights_;  // [layers] of the step at hand
 
   // The page tables of ops::LayerKv, from the first Prepare on.
   bool derived_ = false;

@@ -13,7 +13,7 @@
 namespace tokend::kv {
 
 absl::Status ValidateSpec(const SessionSpec& spec, const StoreOptions& options) {
-  TOKEND_RETURN_IF_ERROR(ValidateRetention(spec.retention, options.context_tokens, options.layers));
+  TOKEND_RETURN_IF_ERROR(CheckRetention(spec.retention, options));
   if (spec.history_tokens < 0) return base::InvalidField("session.history_tokens", "is negative");
   // A layer that sees all computes its KV from all tokens.
   const bool forgets = spec.retention.kind == RetentionPolicy::Kind::kSlidingWindow;

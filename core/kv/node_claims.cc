@@ -30,6 +30,7 @@ void NodeTree::Hold(Claim* claim, const Claim* whole) {
 }
 
 void NodeTree::Release(Claim* claim) {
+  if (claim->heavy_ != nullptr) retired_.push_back(std::move(claim->heavy_));
   if (claim->kind_ == Claim::Kind::kTokens) return;
   if (claim->lease_ != nullptr) CloseLease(claim);
   HoldWindows(*claim, -1);
@@ -53,6 +54,10 @@ Claim NodeTree::Take(Node* node, int64_t position, Claim::Kind kind, const Claim
   Claim claim(node, position, kind);
   AddRef(node);
   Hold(&claim, whole);
+  const HeavySet* const heavy = whole == nullptr ? nullptr : whole->heavy();
+  if (kind == Claim::Kind::kStrong && heavy != nullptr && heavy->tokens <= position) {
+    claim.heavy_ = whole->heavy_;
+  }
   return claim;
 }
 
@@ -111,6 +116,7 @@ int64_t NodeTree::Slide(Claim* claim, int64_t position) {
 void NodeTree::Drop(Claim claim) {
   if (claim.node_ == nullptr) return;
   Release(&claim);
+  retired_.clear();
   dropped_.push_back(std::exchange(claim.node_, nullptr));
 }
 
@@ -142,6 +148,7 @@ void NodeTree::Mark(Node* node, int group, Owner owner, bool* stop, Owned* owned
 
 void NodeTree::Visit(const Claim& claim, Owner owner, Owned* owned) {
   if (claim.node_ == nullptr || claim.kind_ != Claim::Kind::kStrong) return;
+  if (claim.heavy_ != nullptr) return VisitHeavy(*claim.heavy_, owner, owned);
   const std::vector<LayerGroup>& groups = claim.node_->layout->groups;
   for (int g = 0; g < static_cast<int>(groups.size()); ++g) {
     bool stop = false;
@@ -153,6 +160,28 @@ void NodeTree::Visit(const Claim& claim, Owner owner, Owned* owned) {
     } else {
       ForReach(claim.node_, claim.position_, groups[g].mask,
                [&](Node* node) { Mark(node, g, owner, &stop, owned); });
+    }
+  }
+}
+
+void NodeTree::VisitHeavy(const HeavySet& heavy, Owner owner, Owned* owned) {
+  page_marks_.resize(static_cast<size_t>(pool_->total()));
+  for (const HeavySet::Layer& layer : heavy.layers) {
+    for (const std::shared_ptr<PageRef>& ref : layer.refs) {
+      PageMark& mark = page_marks_[static_cast<size_t>(ref->id())];
+      const bool seen = mark.epoch == mark_epoch_;
+      if (!seen) mark = {.epoch = mark_epoch_};
+      if (mark.pinned || (seen && (mark.shared || owner == Owner::kDying))) continue;
+      if (owner == Owner::kPinned) {
+        mark.pinned = true;
+        ++owned->pinned;
+      } else if (seen) {
+        mark.shared = true;
+        ++owned->shared;
+        --owned->once;
+      } else {
+        ++owned->once;
+      }
     }
   }
 }
@@ -170,6 +199,14 @@ NodeTree::Owned NodeTree::Count(absl::Span<const Claim* const> pinned,
 
 int64_t NodeTree::ResidentRows(const Claim& claim, int64_t end) const {
   if (claim.node_ == nullptr) return 0;
+  if (claim.heavy_ != nullptr) {
+    int64_t rows = 0;
+    end = std::min(end, claim.heavy_->tokens);
+    for (const ScoredPage& page : claim.heavy_->layers[0].pages) {
+      rows += std::clamp<int64_t>(end - page.index * page_tokens_, 0, page_tokens_);
+    }
+    return rows;
+  }
   // The layers that see most decide.
   const std::vector<LayerGroup>& groups = claim.node_->layout->groups;
   int64_t most = 0;

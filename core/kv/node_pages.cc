@@ -49,6 +49,7 @@ void NodeTree::FreePages(Node* node, uint32_t groups) {
 }
 
 bool NodeTree::Evict(int64_t free) {
+  retired_.clear();
   while (pool_->free() < free) {
     Node* node = cached_.oldest != nullptr ? cached_.oldest : kept_.oldest;
     if (node == nullptr) return false;

@@ -156,6 +156,7 @@ void NodeTree::DropRef(Node* node) {
 }
 
 bool NodeTree::Drain(int64_t budget) {
+  retired_.clear();
   for (; budget > 0 && !dropped_.empty(); --budget) {
     Node* node = dropped_.back();
     dropped_.pop_back();

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "core/base/check.h"
+#include "core/kv/heavy_set.h"
 #include "core/kv/node.h"
 #include "core/kv/node_pool.h"
 #include "core/kv/page_pool.h"
@@ -31,13 +32,15 @@ class Claim {
       : node_(std::exchange(other.node_, nullptr)),
         position_(other.position_),
         kind_(other.kind_),
-        lease_(std::move(other.lease_)) {}
+        lease_(std::move(other.lease_)),
+        heavy_(std::move(other.heavy_)) {}
   Claim& operator=(Claim&& other) noexcept {
     TOKEND_CHECK(node_ == nullptr);
     node_ = std::exchange(other.node_, nullptr);
     position_ = other.position_;
     kind_ = other.kind_;
     lease_ = std::move(other.lease_);
+    heavy_ = std::move(other.heavy_);
     return *this;
   }
   ~Claim() { TOKEND_CHECK(node_ == nullptr); }
@@ -48,6 +51,8 @@ class Claim {
   Kind kind() const { return kind_; }
   // nullptr: no full group, or tokens alone.
   const Lease* lease() const { return lease_.get(); }
+  // A strong claim's KV that no node has; nullptr: none.
+  const HeavySet* heavy() const { return heavy_.get(); }
 
  private:
   friend class NodeTree;
@@ -57,6 +62,7 @@ class Claim {
   int64_t position_ = 0;
   Kind kind_ = Kind::kTokens;
   std::unique_ptr<Lease> lease_;
+  std::shared_ptr<const HeavySet> heavy_;
 };
 
 // The jump of a child of `parent`. Skip pointers with one a node: Myers 1983, "An
@@ -124,9 +130,14 @@ class NodeTree {
   // --- Claims. ---
 
   // `whole`, if there is one, is a weak or strong claim on `node` or behind it;
-  // then the cost does not depend on how much KV is missing.
+  // then the cost does not depend on how much KV is missing. A strong claim shares
+  // its heavy set, unless that reaches beyond `position`.
   Claim Take(Node* node, int64_t position, Claim::Kind kind, const Claim* whole = nullptr);
   void Change(Claim* claim, Claim::Kind kind);
+  // A strong claim's from now on.
+  void Hang(Claim* claim, std::shared_ptr<const HeavySet> heavy) {
+    claim->heavy_ = std::move(heavy);
+  }
   // Moves a strong claim on to a child of its node. [engine]
   void Extend(Claim* claim, Node* child);
   // Moves a strong claim's position forward; windowed pages that it leaves and
@@ -234,6 +245,7 @@ class NodeTree {
   enum class Owner : uint8_t { kPinned, kOther, kDying };
   void Visit(const Claim& claim, Owner owner, Owned* owned);
   void Mark(Node* node, int group, Owner owner, bool* stop, Owned* owned);
+  void VisitHeavy(const HeavySet& heavy, Owner owner, Owned* owned);
 
   PagePool* const pool_;
   const std::vector<int64_t> local_windows_;  // [layers]
@@ -257,6 +269,15 @@ class NodeTree {
   int64_t loose_pages_ = 0;
   int64_t uses_ = 0;
   uint64_t mark_epoch_ = 0;
+
+  std::vector<std::shared_ptr<const HeavySet>> retired_;  // wait for the engine thread
+  // By page of heavy sets; see Node's.
+  struct PageMark {
+    uint64_t epoch = 0;
+    bool shared = false;
+    bool pinned = false;
+  };
+  std::vector<PageMark> page_marks_;  // [pages], once there was a heavy set
 };
 
 }  // namespace tokend::kv

@@ -36,10 +36,12 @@ RootNamer::RootNamer(const StoreOptions& options)
 
 std::string RootNamer::Key(absl::string_view principal, const RetentionPolicy& policy,
                            absl::string_view chain) const {
-  const std::string text = absl::StrCat(
-      prefix_, static_cast<int>(policy.kind), ",", policy.sink_tokens, ",", policy.window_tokens,
-      ",", policy.full_layers, ";", chain.empty() ? "" : absl::StrCat("c", Field(chain)),
-      share_ ? "" : absl::StrCat("p", Field(principal)));
+  const std::string text =
+      absl::StrCat(absl::StrCat(prefix_, static_cast<int>(policy.kind), ",", policy.sink_tokens,
+                                ",", policy.window_tokens, ",", policy.full_layers, ",",
+                                policy.kept_pages, ",", policy.epoch_tokens, ";"),
+                   chain.empty() ? "" : absl::StrCat("c", Field(chain)),
+                   share_ ? "" : absl::StrCat("p", Field(principal)));
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   TOKEND_CHECK(HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
+#include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "core/kv/branch_state.h"
 #include "core/kv/errors.h"
@@ -264,6 +265,16 @@ PageCounts StoreState::CountPages() {
                        .pinned = owned.pinned};
   counts.cached = counts.total - counts.free - counts.private_pages - counts.shared - counts.pinned;
   return counts;
+}
+
+absl::Status CheckRetention(const RetentionPolicy& policy, const StoreOptions& options) {
+  TOKEND_RETURN_IF_ERROR(
+      ValidateRetention(policy, options.context_tokens, options.layers, options.page_tokens));
+  const bool local = std::any_of(options.local_windows.begin(), options.local_windows.end(),
+                                 [](int64_t window) { return window > 0; });
+  if (policy.kind != RetentionPolicy::Kind::kHeavyHitters || !local) return absl::OkStatus();
+  return base::FeatureUnavailable(
+      "heavy_hitters", "session.retention.heavy_hitters: the model has layers with own windows");
 }
 
 Conversation CutConversation(const Conversation& conversation, int64_t end) {

@@ -199,6 +199,10 @@ class StoreState {
   absl::Duration next_expiry_ ABSL_GUARDED_BY(mu) = absl::InfiniteDuration();
 };
 
+// INVALID_ARGUMENT, or FAILED_PRECONDITION (FEATURE_UNAVAILABLE) where the model's own
+// layers do not allow it.
+absl::Status CheckRetention(const RetentionPolicy& policy, const StoreOptions& options);
+
 // What is left of a conversation whose tokens end at `end`.
 Conversation CutConversation(const Conversation& conversation, int64_t end);
 // The same without the messages that end before `first_position`, but for the last:

@@ -1,6 +1,7 @@
 #ifndef TOKEND_CORE_OPS_ATTENTION_H_
 #define TOKEND_CORE_OPS_ATTENTION_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/types/span.h"
@@ -38,18 +39,33 @@ struct ReferencePages {
   absl::Span<const double> values;
 };
 
-// AttentionRef over a page table.
+// AttentionRef over a page table. Adds to layer.scores, where there are some.
 void PagedAttentionRef(const AttentionShape& shape, const LayerKv& layer, int64_t position,
                        absl::Span<const double> query, absl::Span<const double> sink_query,
                        const ReferencePages& pages, absl::Span<double> out);
 
+// Where the table has logical page `index`; -1: nowhere.
+inline int32_t FindEntry(const LayerKv& layer, int64_t index) {
+  if (index < layer.sink_pages) return static_cast<int32_t>(index);
+  if (index < layer.first_page) {
+    const int32_t* const end = layer.kept + layer.kept_pages;
+    const int32_t* const found = std::lower_bound(layer.kept, end, index);
+    if (found == end || *found != index) return -1;
+    return layer.sink_pages + static_cast<int32_t>(found - layer.kept);
+  }
+  const int64_t at = layer.sink_pages + layer.kept_pages + index - layer.first_page;
+  return at < layer.page_count ? static_cast<int32_t>(at) : -1;
+}
+
 // The page that holds logical page `index`, or kNone if the table has none.
 inline base::PageId FindPage(const LayerKv& layer, int64_t index) {
-  if (index < layer.sink_pages) return layer.pages[index];
-  const int64_t at = layer.sink_pages + index - layer.first_page;
-  if (index < layer.first_page || at >= layer.page_count) return base::PageId::kNone;
-  return layer.pages[at];
+  const int32_t entry = FindEntry(layer, index);
+  return entry < 0 ? base::PageId::kNone : layer.pages[entry];
 }
+
+// First position at or after `q` that the row at `position` sees, or one behind
+// `position`.
+int64_t NextSeen(const LayerKv& layer, int64_t position, int64_t q, int page_tokens);
 
 }  // namespace tokend::ops
 

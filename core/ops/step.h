@@ -44,7 +44,8 @@ struct AttentionMask {
 // The pages of one layer of one sequence. Logical page i holds positions
 // [i * page_tokens, (i + 1) * page_tokens):
 //   i < sink_pages:   pages[i]
-//   i >= first_page:  pages[sink_pages + i - first_page]
+//   i == kept[k]:     pages[sink_pages + k]
+//   i >= first_page:  pages[sink_pages + kept_pages + i - first_page]
 // No other logical page is read or written; 0 sink_pages and first_page 0 is
 // the plain, whole table. sink_pages <= first_page unless sink_pages is 0.
 //
@@ -62,6 +63,18 @@ struct LayerKv {
   AttentionMask mask;
   int64_t store_begin = 0;
   int64_t attend_begin = 0;
+
+  // Of a policy that keeps pages by their weight (see kv/heavy_hitters.h): beside
+  // what the mask hides, positions of [hidden_begin, hidden_end) are hidden, but for
+  // whole pages: the logical pages of `kept`, ascending, whose entries stand in
+  // `pages` between those of the sinks and those from first_page on.
+  int64_t hidden_begin = 0;
+  int64_t hidden_end = 0;
+  const int32_t* kept = nullptr;
+  int32_t kept_pages = 0;
+  // [page_count], by entry of `pages`, or nullptr. Each row adds, for each position q
+  // that it sees and each head, round(2^20 x its final probability of q).
+  int64_t* scores = nullptr;
 };
 
 // Consecutive rows of the step that belong to one sequence. KV of positions

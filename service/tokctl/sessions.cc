@@ -23,6 +23,7 @@ struct SessionOptions {
   std::optional<int32_t> sinks;
   std::optional<int32_t> window;
   std::optional<int32_t> full_layers;
+  std::optional<int32_t> kept_pages;
   std::optional<double> idle_ttl_seconds;
   std::optional<int64_t> history_tokens;
   bool pinned = false;
@@ -62,7 +63,9 @@ std::string RetentionText(const v1::RetentionPolicy& retention) {
       return absl::StrCat(retention.layered().full_layers(), " full layers, then ",
                           WindowText(retention.layered().window()));
     case v1::RetentionPolicy::kHeavyHitters:
-      return "heavy hitters";
+      return absl::StrCat("window ", retention.heavy_hitters().window_tokens(), ", sinks ",
+                          retention.heavy_hitters().sink_tokens(), ", ",
+                          retention.heavy_hitters().kept_pages(), " heavy pages");
     case v1::RetentionPolicy::POLICY_NOT_SET:
       break;
   }
@@ -106,7 +109,12 @@ int Create(const Globals& globals, Client* client, const SessionOptions& options
   v1::CreateSessionRequest request;
   request.set_session_id(options.id);
   v1::Session* session = request.mutable_session();
-  if (options.window) {
+  if (options.window && options.kept_pages) {
+    v1::HeavyHitters* heavy = session->mutable_retention()->mutable_heavy_hitters();
+    heavy->set_window_tokens(*options.window);
+    heavy->set_sink_tokens(options.sinks.value_or(0));
+    heavy->set_kept_pages(*options.kept_pages);
+  } else if (options.window) {
     v1::RetentionPolicy* retention = session->mutable_retention();
     v1::SlidingWindow* window = options.full_layers ? retention->mutable_layered()->mutable_window()
                                                     : retention->mutable_sliding_window();
@@ -273,8 +281,12 @@ void AddSessions(CLI::App* app, const Globals* globals, Action* action) {
       ->check(CheckUtf8);
   auto* window = create->add_option("--window", o->window, "Keep so many newest tokens' KV");
   create->add_option("--sinks", o->sinks, "And so many oldest")->needs(window);
-  create->add_option("--full-layers", o->full_layers, "But all in the first so many layers")
-      ->needs(window);
+  auto* full_layers =
+      create->add_option("--full-layers", o->full_layers, "But all in the first so many layers")
+          ->needs(window);
+  create->add_option("--kept-pages", o->kept_pages, "And the so many pages most attended to")
+      ->needs(window)
+      ->excludes(full_layers);
   create->add_option("--idle-ttl", o->idle_ttl_seconds, "Delete after so many idle seconds");
   create->add_option("--history-tokens", o->history_tokens, "Newest tokens to remember; 0: all");
   create->add_flag("--pinned", o->pinned, "Keep its KV under memory pressure");

@@ -1,9 +1,10 @@
-// What int8 KV and windows cost in perplexity of a fixed text.
+// What int8 KV, windows and heavy hitters cost in perplexity of a fixed text.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/cpu/cpu_backend.h"
 #include "core/gguf/file.h"
+#include "core/kv/session_store.h"
 #include "core/model/model.h"
 #include "core/tokenizer/tokenizer.h"
 #include "tests/bench/bench.h"
@@ -29,6 +31,9 @@ constexpr size_t kChunk = 256;
 // Positions that a windowed session sees, sinks and window together.
 constexpr int64_t kBudget = 256;
 constexpr int64_t kSinks = 4;
+// Of the budget: pages that stay by their weight, and on average half an epoch.
+constexpr int32_t kHeavyPages = 6;
+constexpr int64_t kEpoch = 64;
 constexpr double kMostInt8Change = 0.005;
 
 class QualityBench {
@@ -64,6 +69,49 @@ class QualityBench {
     return perplexity.value();
   }
 
+  // The same in a session of this policy.
+  absl::StatusOr<double> Measure(const kv::RetentionPolicy& policy) const {
+    TOKEND_ASSIGN_OR_RETURN(
+        const auto backend,
+        cpu::CpuBackend::Create(model_.plan(), {.threads = threads_, .page_tokens = kPageTokens}));
+    kv::StoreOptions options;
+    options.layers = static_cast<int>(model_.plan().layers.size());
+    options.page_tokens = kPageTokens;
+    options.pages = options.layers * (static_cast<int64_t>(text_.size()) / kPageTokens + 1);
+    options.context_tokens = model_.plan().context_tokens;
+    TOKEND_RETURN_IF_ERROR(backend->AllocateArena(options.pages));
+    TOKEND_ASSIGN_OR_RETURN(
+        const auto store,
+        kv::SessionStore::Create(options, backend.get(), base::RealClock(), base::NullObserver()));
+    TOKEND_RETURN_IF_ERROR(store->CreateSession("", "text", {.retention = policy}).status());
+    TOKEND_ASSIGN_OR_RETURN(const auto writer, store->Admit({.session_id = "text"}));
+    TOKEND_ASSIGN_OR_RETURN(const auto branch, store->Checkout(writer.get(), {}));
+    branch->Append(text_);
+    branch->MatchPrefix();
+    testing::Perplexity perplexity;
+    while (branch->computed() + 1 < branch->tokens()) {
+      const int64_t at = branch->computed();
+      const int64_t rows =
+          std::min<int64_t>({kChunk, branch->step_rows(), branch->tokens() - 1 - at});
+      TOKEND_RETURN_IF_ERROR(branch->Prepare(rows));
+      std::vector<int32_t> all(static_cast<size_t>(rows));
+      std::iota(all.begin(), all.end(), 0);
+      const ops::StepSequence sequence = {
+          .rows = static_cast<int32_t>(rows), .position = at, .layers = branch->layers()};
+      TOKEND_ASSIGN_OR_RETURN(
+          const ops::StepOutput output,
+          backend->Forward({.tokens = absl::MakeConstSpan(text_).subspan(at, rows),
+                            .sequences = absl::MakeConstSpan(&sequence, 1),
+                            .logit_rows = all}));
+      const size_t width = output.logits.size() / static_cast<size_t>(rows);
+      for (int64_t row = 0; row < rows; ++row) {
+        perplexity.Add(output.logits.subspan(row * width, width), text_[at + row + 1]);
+      }
+      branch->Advance(rows);
+    }
+    return perplexity.value();
+  }
+
  private:
   const model::Model& model_;
   const int threads_;
@@ -92,6 +140,18 @@ absl::Status ReportWindows(const QualityBench& bench, double full, Report* repor
     report->Add(name, perplexity, "perplexity");
     report->Add(name + "_change", 100 * (perplexity / full - 1), "%");
   }
+  // Sinks, window and pages are the budget; within an epoch it sees its tokens, too.
+  const int64_t kept = kHeavyPages * kPageTokens;
+  const kv::RetentionPolicy heavy = {kv::RetentionPolicy::Kind::kHeavyHitters,
+                                     kSinks,
+                                     kBudget - kSinks - kept - kEpoch / 2,
+                                     0,
+                                     kHeavyPages,
+                                     kEpoch};
+  TOKEND_ASSIGN_OR_RETURN(const double perplexity, bench.Measure(heavy));
+  report->Add(absl::StrCat("heavy_hitters_", kBudget), perplexity, "perplexity");
+  report->Add(absl::StrCat("heavy_hitters_", kBudget, "_change"), 100 * (perplexity / full - 1),
+              "%");
   return absl::OkStatus();
 }
 

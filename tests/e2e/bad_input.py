@@ -149,11 +149,24 @@ def session_cases(limits):
         policy.window.sink_tokens, policy.window.window_tokens = sinks, tokens
         return "CreateSession", request, f"session.retention.layered.{field}"
 
+    def heavy(field, sink_tokens=0, window_tokens=16, kept_pages=1, epoch_tokens=32):
+        request = s.CreateSessionRequest()
+        policy = request.session.retention.heavy_hitters
+        policy.sink_tokens, policy.window_tokens = sink_tokens, window_tokens
+        policy.kept_pages, policy.epoch_tokens = kept_pages, epoch_tokens
+        return "CreateSession", request, f"session.retention.heavy_hitters.{field}"
+
+    for value in (-1, MAX32, -MAX32 - 1):
+        yield heavy("kept_pages", kept_pages=value)
+    for value in (-1, 17, MAX32, -MAX32 - 1):
+        yield heavy("epoch_tokens", epoch_tokens=value)
     for value in (-1, context, MAX32, -MAX32 - 1):
+        yield heavy("sink_tokens", sink_tokens=value)
         yield window(value, 16, "sink_tokens")
         yield layered(1, value, 16, "window.sink_tokens")
     for value in (0, -1, context + 1, MAX32, -MAX32 - 1):
         yield window(0, value, "window_tokens")
+        yield heavy("window_tokens", window_tokens=value)
         yield layered(1, 0, value, "window.window_tokens")
     yield window(16, context - 15, "window_tokens")
     for value in (0, -1, limits.layers, MAX32, -MAX32 - 1):
@@ -219,7 +232,6 @@ ELSEWHERE = {
     "GenerateRequest.turn.scheduling.time_budget.seconds",  # FEATURE_UNAVAILABLE
     "GenerateRequest.turn.scheduling.time_budget.nanos",
     "StreamRequest.resume.from_index",  # FEATURE_UNAVAILABLE
-    "CreateSessionRequest.session.retention.heavy_hitters",  # FEATURE_UNAVAILABLE
     "StopGenerationRequest.keep_output_tokens",  # by its own test
 }
 

@@ -111,11 +111,6 @@ class BadInputTest(DaemonTest):
         resume = g.StreamRequest(resume=g.ResumePoint(request_id="x", from_index=-1))
         self.assert_fails(FAILED, "FEATURE_UNAVAILABLE",
                           lambda: collect(self.stubs.generation.Stream(resume)))
-        request = s.CreateSessionRequest()
-        request.session.retention.heavy_hitters.SetInParent()
-        error = self.assert_fails(FAILED, "FEATURE_UNAVAILABLE",
-                                  lambda: self.stubs.sessions.CreateSession(request))
-        self.assertEqual(error.metadata["feature"], "heavy_hitters")
 
     def test_many_violations_stay_small(self):
         turn = prompt_turn(request_id="x" * 100000, input_overflow=9)

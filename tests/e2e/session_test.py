@@ -218,20 +218,29 @@ class VersionTest(Sessions):
         self.assertLessEqual(max(resident), 16 + 64 + 2 * 16)
         self.assertGreater(answer.finished.usage.evicted_tokens, 0)
 
-
     def test_full_layers_remember_what_windowed_ones_forget(self):
         request = s.CreateSessionRequest(session_id="deep")
         request.session.retention.layered.full_layers = 1
         request.session.retention.layered.window.window_tokens = 32
+        self.edit_far_back(request)
+
+    def test_pages_that_stay_by_their_weight_are_the_same_again(self):
+        request = s.CreateSessionRequest(session_id="heavy")
+        heavy = request.session.retention.heavy_hitters
+        heavy.window_tokens, heavy.kept_pages, heavy.epoch_tokens = 32, 1, 32
+        self.edit_far_back(request)
+
+    def edit_far_back(self, request):
+        name = f"sessions/{request.session_id}"
         self.stubs.sessions.CreateSession(request)
-        first = [self.say("sessions/deep", f" frame {i}", tokens=8).token_ids for i in range(12)]
+        first = [self.say(name, f" frame {i}", tokens=8).token_ids for i in range(12)]
         # An edit far behind the window: what is gone is computed again, alike.
-        head = self.session("sessions/deep")
-        self.rollback("sessions/deep/versions/2")
-        again = [self.say("sessions/deep", f" frame {i}", tokens=8).token_ids
+        head = self.session(name)
+        self.rollback(f"{name}/versions/2")
+        again = [self.say(name, f" frame {i}", tokens=8).token_ids
                  for i in range(2, 12)]
         self.assertEqual(again, first[2:])
-        self.assertEqual(self.session("sessions/deep").tokens, head.tokens)
+        self.assertEqual(self.session(name).tokens, head.tokens)
 
 
 class BusySessionTest(Sessions):

@@ -84,7 +84,7 @@ class TinyStreamTest(DaemonTest):
                                   lambda: collect(self.stream(turn)))
         self.assertEqual(error.metadata["feature"], "priority")
         features = self.daemon.model().model.features
-        for feature in ("resume", "priority", "time_budget", "heavy_hitters"):
+        for feature in ("resume", "priority", "time_budget"):
             self.assertNotIn(feature, features)
 
     def test_input_that_does_not_fit_is_out_of_range(self):

@@ -11,7 +11,7 @@ HISTORIES = ("session_threads_test",)
 
 MUTANTS = [
     ("a claim is dropped and its KV is not released", "core/kv/node_claims.cc",
-     "  Release(&claim);\n  dropped_", "  claim.lease_.reset();\n  dropped_", TREE),
+     "  Release(&claim);\n  retired_", "  claim.lease_.reset();\n  retired_", TREE),
     ("pages that a branch returns stay counted", "core/kv/branch_pages.cc",
      "    prepared_.pop_back();\n    store_->branch_pages -= layout_->layers;",
      "    prepared_.pop_back();", TREE),
@@ -81,4 +81,16 @@ MUTANTS = [
     ("output that waits is lost where memory ends", "core/engine/parking.cc",
      "if (auto rest = turn.output.TakeRest()) turn.sink->OnDelta(*std::move(rest));", "",
      ("scheduler_test",)),
+    ("scores of an epoch do not halve", "core/kv/heavy_hitters.cc",
+     "pages[i].score /= 2;", "", TREE),
+    ("of equal pages the later stays", "core/kv/heavy_hitters.cc",
+     "std::sort(old.begin(), old.end());",
+     "std::sort(old.begin(), old.end(), [](const auto& a, const auto& b) {"
+     " return a.first != b.first ? a.first < b.first : a.second > b.second; });", TREE),
+    ("a step runs into the next epoch", "core/kv/branch_pages.cc",
+     "rule.EpochOf(computed_) + rule.epoch_tokens", "tokens()", TREE),
+    ("a heavy tail page that others have is written", "core/kv/branch_heavy.cc",
+     "heavy_->layers[0].refs.back().use_count() > 1", "false", TREE),
+    ("a cut version keeps what it cut", "core/kv/branch_heavy.cc",
+     "if (heavy_->tokens <= tokens) {", "if (true) {", TREE),
 ]

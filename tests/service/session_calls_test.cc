@@ -135,8 +135,16 @@ TEST_F(Sessions, CreateChecksEveryField) {
     session.mutable_retention()->mutable_layered()->set_full_layers(layers);
     expect_bad(session, "session.retention.layered.full_layers");
   }
-  session.mutable_retention()->mutable_heavy_hitters();
-  EXPECT_EQ(Create("x", session).metadata.at("feature"), "heavy_hitters");
+  v1::HeavyHitters* heavy = session.mutable_retention()->mutable_heavy_hitters();
+  expect_bad(session, "session.retention.heavy_hitters.window_tokens");
+  heavy->set_window_tokens(9);
+  heavy->set_kept_pages(-1);
+  expect_bad(session, "session.retention.heavy_hitters.kept_pages");
+  heavy->set_kept_pages(2);
+  for (const int epoch : {-16, 17}) {
+    heavy->set_epoch_tokens(epoch);
+    expect_bad(session, "session.retention.heavy_hitters.epoch_tokens");
+  }
   EXPECT_EQ(Get("sessions/x").code, grpc::StatusCode::NOT_FOUND);
 }
 
@@ -193,6 +201,17 @@ TEST_F(Sessions, TokensBeforeTheFirstPositionAreNotKept) {
   EXPECT_EQ(RunStream(server_.generation(), edit).status.code, grpc::StatusCode::OK);
   ASSERT_EQ(Get("sessions/a").code, grpc::StatusCode::OK);
   EXPECT_EQ(got_.session().tokens(), first + 4);
+}
+
+TEST_F(Sessions, HeavyHittersAreToldAsTheyWereGiven) {
+  v1::Session session;
+  v1::HeavyHitters* heavy = session.mutable_retention()->mutable_heavy_hitters();
+  heavy->set_sink_tokens(4);
+  heavy->set_window_tokens(60);
+  heavy->set_kept_pages(3);
+  ASSERT_EQ(Create("x", session).code, grpc::StatusCode::OK);
+  heavy->set_epoch_tokens(256);  // the default
+  EXPECT_EQ(created_.session().retention().DebugString(), session.retention().DebugString());
 }
 
 TEST_F(Sessions, ALimitOfSessions) {

@@ -115,7 +115,7 @@ TEST(Settings, EachRangeIsChecked) {
        "default_retention { layered { window { window_tokens: 1 } } }"},
       {"default_retention.layered.window.window_tokens",
        "default_retention { layered { full_layers: 1 } }"},
-      {"default_retention.heavy_hitters", "default_retention { heavy_hitters { } }"},
+      {"default_retention.heavy_hitters.window_tokens", "default_retention { heavy_hitters { } }"},
       {"default_retention.sliding_window.window_tokens",
        "default_retention { sliding_window { sink_tokens: 4 } }"},
       {"default_retention.sliding_window.sink_tokens",

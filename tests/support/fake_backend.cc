@@ -34,10 +34,10 @@ absl::Status Failed(absl::string_view what) {
                          {.reason = base::ErrorReason::kBackendFailed});
 }
 
-// First position at or after `q` that `p` sees.
-int64_t NextSeen(const ops::AttentionMask& mask, int64_t p, int64_t q) {
-  const int64_t sink = std::max(q, mask.SinkBegin(p));
-  return sink < mask.SinkEnd() ? sink : std::max(q, mask.WindowBegin(p));
+// What a row with `x` adds to the score of the page of a row that it sees; in [0,
+// 2^20].
+int64_t Weight(uint64_t x, uint64_t value, int64_t distance) {
+  return static_cast<int64_t>(Hash(Hash(x, 0x7765696768), Hash(value, distance)) >> 44);
 }
 
 }  // namespace
@@ -89,8 +89,9 @@ FakeBackend::Row* FakeBackend::FindRow(const ops::LayerKv& layer, int64_t positi
 }
 
 uint64_t FakeBackend::Attend(const ops::LayerKv& kv, int layer, int64_t position, uint64_t x) {
-  for (int64_t q = NextSeen(kv.mask, position, 0); q <= position;
-       q = NextSeen(kv.mask, position, q + 1)) {
+  const uint64_t query = x;
+  for (int64_t q = ops::NextSeen(kv, position, 0, options_.page_tokens); q <= position;
+       q = ops::NextSeen(kv, position, q + 1, options_.page_tokens)) {
     const Row* row = FindRow(kv, q);
     if (row == nullptr) {
       Problem(absl::StrCat("layer ", layer, ", position ", position, " reads ", q,
@@ -100,7 +101,12 @@ uint64_t FakeBackend::Attend(const ops::LayerKv& kv, int layer, int64_t position
                            " in a row that holds layer ", row->layer, ", position ",
                            row->position));
     } else {
-      x = Hash(x, Hash(row->value, Distance(kv.mask, position, q)));
+      const int64_t distance = Distance(kv.mask, position, q);
+      x = Hash(x, Hash(row->value, distance));
+      if (kv.scores != nullptr) {
+        kv.scores[ops::FindEntry(kv, q / options_.page_tokens)] +=
+            Weight(query, row->value, distance);
+      }
     }
   }
   return x;
@@ -227,18 +233,57 @@ absl::Status FakeBackend::CopyPages(absl::Span<const ops::PageCopy> copies) {
   return problems_.empty() ? absl::OkStatus() : Failed(problems_.front());
 }
 
-FakeReference::FakeReference(int vocabulary_size, std::vector<ops::AttentionMask> masks)
-    : vocabulary_size_(vocabulary_size), masks_(std::move(masks)), kv_(masks_.size()) {}
+FakeReference::FakeReference(int vocabulary_size, std::vector<ops::AttentionMask> masks,
+                             const FakeHeavyRule& rule)
+    : vocabulary_size_(vocabulary_size),
+      masks_(std::move(masks)),
+      rule_(rule),
+      scores_(masks_.size()),
+      kv_(masks_.size()) {}
+
+bool FakeReference::Sees(size_t layer, int64_t p, int64_t q) const {
+  if (rule_.epoch_tokens == 0) return masks_[layer].Sees(p, q);
+  const int64_t epoch = p / rule_.epoch_tokens * rule_.epoch_tokens;
+  if (q < rule_.sink_tokens || q >= epoch - rule_.window_tokens) return true;
+  const int64_t page = q / rule_.page_tokens;
+  return page * rule_.page_tokens >= rule_.sink_tokens &&
+         (page + 1) * rule_.page_tokens <= epoch - rule_.window_tokens &&
+         scores_[layer].count(page) > 0;
+}
+
+void FakeReference::StartEpoch(int64_t epoch) {
+  for (std::map<int64_t, int64_t>& scores : scores_) {
+    std::map<int64_t, int64_t> left;
+    for (const auto& [page, score] : scores) {
+      const bool old = page * rule_.page_tokens >= rule_.sink_tokens &&
+                       (page + 1) * rule_.page_tokens <= epoch - rule_.window_tokens;
+      int better = 0;
+      for (const auto& [other, its_score] : scores) {
+        const bool rival = other * rule_.page_tokens >= rule_.sink_tokens &&
+                           (other + 1) * rule_.page_tokens <= epoch - rule_.window_tokens;
+        better += rival && (its_score > score || (its_score == score && other < page));
+      }
+      if (!old || better < rule_.kept_pages) left[page] = score / 2;
+    }
+    scores = left;
+  }
+}
 
 void FakeReference::Append(absl::Span<const int32_t> tokens) {
   for (int32_t token : tokens) {
     const int64_t p = size();
+    if (rule_.epoch_tokens > 0 && p % rule_.epoch_tokens == 0) StartEpoch(p);
     uint64_t x = Embed(token);
     for (size_t layer = 0; layer < masks_.size(); ++layer) {
       const ops::AttentionMask& mask = masks_[layer];
       kv_[layer].push_back(KvValue(static_cast<int>(layer), p, x));
+      if (rule_.epoch_tokens > 0) scores_[layer].try_emplace(p / rule_.page_tokens, 0);
+      const uint64_t query = x;
       for (int64_t q = 0; q <= p; ++q) {
-        if (mask.Sees(p, q)) x = Hash(x, Hash(kv_[layer][q], Distance(mask, p, q)));
+        if (!Sees(layer, p, q)) continue;
+        x = Hash(x, Hash(kv_[layer][q], Distance(mask, p, q)));
+        if (rule_.epoch_tokens == 0) continue;
+        scores_[layer][q / rule_.page_tokens] += Weight(query, kv_[layer][q], p - q);
       }
     }
     outputs_.push_back(x);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -88,11 +89,21 @@ class FakeBackend : public ops::Backend {
   int64_t copied_pages_ = 0;
 };
 
+// HEAVY_HITTERS, for FakeReference: see kv/heavy_hitters.h.
+struct FakeHeavyRule {
+  int64_t sink_tokens = 0;
+  int64_t window_tokens = 0;
+  int kept_pages = 0;
+  int64_t epoch_tokens = 0;  // 0: none
+  int page_tokens = 0;
+};
+
 // What FakeBackend must compute, from tokens and masks alone: no pages.
 class FakeReference {
  public:
-  // One mask a layer.
-  FakeReference(int vocabulary_size, std::vector<ops::AttentionMask> masks);
+  // One mask a layer; with a rule, what it keeps instead.
+  FakeReference(int vocabulary_size, std::vector<ops::AttentionMask> masks,
+                const FakeHeavyRule& rule = {});
 
   void Append(absl::Span<const int32_t> tokens);
   int64_t size() const { return static_cast<int64_t>(outputs_.size()); }
@@ -101,12 +112,19 @@ class FakeReference {
   // x[layers][position]
   uint64_t Output(int64_t position) const { return outputs_[position]; }
   std::vector<float> Logits(int64_t position) const;
+  // Of the pages that the layer has, by index, at the end.
+  const std::map<int64_t, int64_t>& Scores(int layer) const { return scores_[layer]; }
 
  private:
+  bool Sees(size_t layer, int64_t p, int64_t q) const;
+  void StartEpoch(int64_t epoch);
+
   const int vocabulary_size_;
   const std::vector<ops::AttentionMask> masks_;
-  std::vector<std::vector<uint64_t>> kv_;  // [layers, size()]
-  std::vector<uint64_t> outputs_;          // [size()]
+  const FakeHeavyRule rule_;
+  std::vector<std::map<int64_t, int64_t>> scores_;  // [layers] by page
+  std::vector<std::vector<uint64_t>> kv_;           // [layers, size()]
+  std::vector<uint64_t> outputs_;                   // [size()]
 };
 
 // Logits of FakeBackend for a row whose last value is `x`; in [-8, 8).

@@ -81,7 +81,8 @@ void ShadowTags::CheckRows(const ops::LayerKv& kv, const Page& page, int64_t ind
   const int64_t end = std::min(reach.stored, begin + page_tokens_);
   for (int64_t q = begin; q < end; ++q) {
     // What the first row does not see, no later one does, but for the sinks.
-    if (kv.mask.Sees(reach.queries, q) && page.written[q - begin] != page.generation) {
+    const bool seen = ops::NextSeen(kv, reach.queries, q, page_tokens_) == q;
+    if (seen && q <= reach.queries && page.written[q - begin] != page.generation) {
       Problem(absl::StrCat("layer ", page.tag.layer, ", position ", reach.queries, " reads ", q,
                            ", which was not written since its page was taken"));
     }
@@ -92,8 +93,11 @@ void ShadowTags::CheckLayer(const ops::StepSequence& sequence, int layer, uint64
   const ops::LayerKv& kv = sequence.layers[layer];
   const kv::Node* previous = nullptr;
   for (int32_t i = 0; i < kv.page_count; ++i) {
-    const int64_t index = i < kv.sink_pages ? i : kv.first_page + i - kv.sink_pages;
-    if (i == kv.sink_pages && kv.first_page != kv.sink_pages) previous = nullptr;
+    const int32_t kept = i - kv.sink_pages;
+    const int64_t index = kept < 0               ? i
+                          : kept < kv.kept_pages ? kv.kept[kept]
+                                                 : kv.first_page + kept - kv.kept_pages;
+    if (kept == 0 && kv.first_page != kv.sink_pages) previous = nullptr;
     ++checked_pages_;
     if (!Exists(kv.pages[i]) || !At(kv.pages[i]).live) {
       Problem(absl::StrCat("layer ", layer, ", page ", index, " is free"));

@@ -142,6 +142,9 @@ class CommandTest(DaemonTest):
         self.ctl("sessions", "create", "deep", "--full-layers", "1", "--window", "64")
         shown = self.ctl("sessions", "show", "deep").out
         self.assertRegex(shown, r"(?m)^retention +1 full layers, then window 64, sinks 0$")
+        self.ctl("sessions", "create", "heavy", "--kept-pages", "8", "--window", "64")
+        shown = self.ctl("sessions", "show", "heavy").out
+        self.assertRegex(shown, r"(?m)^retention +window 64, sinks 0, 8 heavy pages$")
         named = self.json("sessions", "create")[0]["session"]["name"]
         self.assertRegex(named, r"^sessions/[0-9a-f]+$")
 

@@ -29,6 +29,9 @@ struct Case {
   ops::AttentionMask mask;
   int64_t position;  // of the first query row
   int rows;
+  // Of ops::LayerKv.
+  int64_t hidden_begin = 0, hidden_end = 0;
+  std::vector<int32_t> kept;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -74,11 +77,24 @@ class Cache {
                                    c.page_tokens)
             : 0;
     layer_.first_page = std::max<int64_t>(layer_.sink_pages, begin / c.page_tokens);
-    for (int64_t page = 0; page < logical; ++page) {
-      if (page < layer_.sink_pages || page >= layer_.first_page) {
+    if (c.hidden_end > 0) {
+      layer_.sink_pages =
+          static_cast<int32_t>((c.hidden_begin + c.page_tokens - 1) / c.page_tokens);
+      layer_.first_page = c.hidden_end / c.page_tokens;
+      layer_.hidden_begin = c.hidden_begin;
+      layer_.hidden_end = c.hidden_end;
+      layer_.kept = case_.kept.data();
+      layer_.kept_pages = static_cast<int32_t>(case_.kept.size());
+    }
+    for (int32_t page = 0; page < static_cast<int32_t>(logical); ++page) {
+      const bool kept = std::count(case_.kept.begin(), case_.kept.end(), page) > 0;
+      if (page < layer_.sink_pages || page >= layer_.first_page || kept) {
         pages_.push_back(base::PageId{ids[static_cast<size_t>(page)]});
+        logical_.push_back(base::PageId{page});
       }
     }
+    scores_.assign(pages_.size(), 0);
+    if (c.hidden_end > 0) layer_.scores = scores_.data();
     layer_.pages = pages_.data();
     layer_.page_count = static_cast<int32_t>(pages_.size());
 
@@ -87,7 +103,9 @@ class Cache {
     values_ = Normal(keys_.size(), seed + 2);
     for (int64_t q = 0; q < total; ++q) {
       bool seen = false;
-      for (int64_t p = c.position; p <= last; ++p) seen = seen || c.mask.Sees(p, q);
+      for (int64_t p = std::max(q, c.position); p <= last; ++p) {
+        seen = seen || ops::NextSeen(layer_, p, q, c.page_tokens) == q;
+      }
       if (seen) Write(q);
     }
   }
@@ -97,6 +115,20 @@ class Cache {
   // As stored: rounded to the dtype. [positions, kv_heads, head_dim]
   const std::vector<float>& keys() const { return keys_; }
   const std::vector<float>& values() const { return values_; }
+  // The layer as if its logical pages lay in order in one arena.
+  ops::LayerKv Dense(std::vector<int64_t>* scores) const {
+    ops::LayerKv dense = layer_;
+    dense.pages = logical_.data();
+    scores->assign(pages_.size(), 0);
+    if (layer_.scores != nullptr) dense.scores = scores->data();
+    return dense;
+  }
+  // What was added since the last call.
+  std::vector<int64_t> TakeScores() const {
+    const std::vector<int64_t> taken = scores_;
+    std::fill(scores_.begin(), scores_.end(), 0);  // in place: the layer points to it
+    return taken;
+  }
 
  private:
   void Write(int64_t q) {
@@ -127,7 +159,8 @@ class Cache {
 
   const Case case_;
   KvArena arena_;
-  std::vector<base::PageId> pages_;
+  std::vector<base::PageId> pages_, logical_;
+  mutable std::vector<int64_t> scores_;
   ops::LayerKv layer_;
   std::vector<float> keys_, values_;
 };
@@ -166,6 +199,7 @@ std::vector<float> Attend(const Case& c, const Cache& cache, Isa isa, int first,
                                 workspace.query(),
                                 sinks ? workspace.sink_query() : nullptr};
     AttendAll(kernels, cache.arena(), task, workspace);
+    if (cache.layer().scores != nullptr) Weigh(kernels, cache.arena(), task, workspace);
     for (int q = 0; q < queries; ++q) {
       const int64_t to =
           ((int64_t{q} / c.group * c.kv_heads + head) * c.group + q % c.group) * c.head_dim;
@@ -178,9 +212,10 @@ std::vector<float> Attend(const Case& c, const Cache& cache, Isa isa, int first,
 }
 
 std::vector<double> Reference(const Case& c, const Cache& cache, const std::vector<float>& query,
-                              const std::vector<float>& sink_query) {
+                              const std::vector<float>& sink_query, std::vector<int64_t>* scores) {
   // The queries carry the factor log2(e).
   const ops::AttentionShape shape = {c.kv_heads * c.group, c.kv_heads, c.head_dim, std::log(2.0)};
+  const ops::LayerKv layer = cache.Dense(scores);
   const std::vector<double> keys(cache.keys().begin(), cache.keys().end());
   const std::vector<double> values(cache.values().begin(), cache.values().end());
   const auto row = static_cast<size_t>(c.kv_heads * c.group * c.head_dim);
@@ -188,10 +223,10 @@ std::vector<double> Reference(const Case& c, const Cache& cache, const std::vect
   for (int i = 0; i < c.rows; ++i) {
     const auto from = query.begin() + static_cast<int64_t>(i * row);
     const auto sink_from = sink_query.begin() + static_cast<int64_t>(i * row);
-    ops::AttentionRef(shape, c.mask, c.position + i,
-                      std::vector<double>(from, from + static_cast<int64_t>(row)),
-                      std::vector<double>(sink_from, sink_from + static_cast<int64_t>(row)), keys,
-                      values, absl::MakeSpan(out).subspan(i * row, row));
+    ops::PagedAttentionRef(
+        shape, layer, c.position + i, std::vector<double>(from, from + static_cast<int64_t>(row)),
+        std::vector<double>(sink_from, sink_from + static_cast<int64_t>(row)),
+        {c.page_tokens, keys, values}, absl::MakeSpan(out).subspan(i * row, row));
   }
   return out;
 }
@@ -215,7 +250,15 @@ void Check(const Case& c, Isa isa, uint64_t seed) {
   // roundings of 16; sums add a rounding a position of a lane and one a piece. The
   // result is a mean of values below 6.
   const double tolerance = testing::kEpsF32 * 6 * (2 * (c.head_dim + 4) + 64);
-  ASSERT_TRUE(Near(got, Reference(c, cache, query, sink_query), tolerance));
+  std::vector<int64_t> want_scores;
+  ASSERT_TRUE(Near(got, Reference(c, cache, query, sink_query, &want_scores), tolerance));
+  const std::vector<int64_t> scores = cache.TakeScores();
+  for (size_t i = 0; i < scores.size(); ++i) {
+    // Half a unit more or less for each probability, and its own error.
+    const double slack = 0.5 * c.rows * c.kv_heads * c.group * c.page_tokens +
+                         2e-5 * static_cast<double>(want_scores[i]);
+    ASSERT_NEAR(static_cast<double>(scores[i]), static_cast<double>(want_scores[i]), slack);
+  }
 
   // The same bits whatever rows are worked on together, and on any processor.
   if (c.rows > 1) {
@@ -226,10 +269,12 @@ void Check(const Case& c, Isa isa, uint64_t seed) {
       pieces.insert(pieces.end(), part.begin(), part.end());
     }
     ASSERT_TRUE(SameBits(got, pieces));
+    ASSERT_EQ(cache.TakeScores(), scores);
   }
   if (isa == Isa::kPlain) return;
   const std::vector<float> plain = Attend(c, cache, Isa::kPlain, 0, c.rows, query, sink_query);
   ASSERT_TRUE(SameBits(got, plain));
+  ASSERT_EQ(cache.TakeScores(), scores);
 }
 
 class AttentionTest : public ::testing::TestWithParam<Isa> {};
@@ -270,6 +315,25 @@ TEST_P(AttentionTest, WindowsAndSinks) {
         for (const int rows : {1, 23}) {
           Check({1, 2, 32, 16, dtype, mask, position, rows}, GetParam(), seed++);
         }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, KeptPagesAndTheirScores) {
+  uint64_t seed = 3000;
+  for (const base::KvDtype dtype :
+       {base::KvDtype::kF32, base::KvDtype::kF16, base::KvDtype::kInt8}) {
+    for (const int rows : {1, 3, 23}) {
+      for (const int head_dim : {20, 64}) {
+        Case c = {2, 3, head_dim, 16, dtype, {}, 768, rows, 4, 700, {1, 7, 8, 20, 31}};
+        Check(c, GetParam(), seed++);
+        c.page_tokens = 32;
+        c.kept = {2, 15, 20};
+        c.hidden_begin = 0;
+        Check(c, GetParam(), seed++);
+        c.kept = {};
+        Check(c, GetParam(), seed++);
       }
     }
   }

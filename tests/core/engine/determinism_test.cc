@@ -33,6 +33,7 @@ constexpr kv::RetentionPolicy kFull;
 constexpr kv::RetentionPolicy kWindow = {kv::RetentionPolicy::Kind::kSlidingWindow, 4, 48};
 constexpr kv::RetentionPolicy kNarrow = {kv::RetentionPolicy::Kind::kSlidingWindow, 0, 17};
 constexpr kv::RetentionPolicy kLayered = {kv::RetentionPolicy::Kind::kLayered, 4, 32, 1};
+constexpr kv::RetentionPolicy kHeavy = {kv::RetentionPolicy::Kind::kHeavyHitters, 2, 32, 0, 1, 32};
 
 enum class Model { kFake, kF32, kInt16, kInt8 };
 
@@ -222,6 +223,18 @@ TEST_P(DeterminismTest, WhatWasDroppedIsComputedAgainAlike) {
   }
 }
 
+TEST_P(DeterminismTest, ManyTurnsBehindARollbackAreTheSame) {
+  Harness harness(Options(64));
+  const auto say = [&](int turn) {
+    Request request = OnSessionOf("a", TokensRequest(Tokens(5 + turn % 3, turn), 8));
+    return harness.Run(std::move(request))->tokens();
+  };
+  std::vector<std::vector<int32_t>> first;
+  for (int turn = 0; turn < 16; ++turn) first.push_back(say(turn));
+  ASSERT_TRUE(harness.store().Rollback("p", "a", 2, std::nullopt).ok());
+  for (int turn = 2; turn < 16; ++turn) EXPECT_EQ(say(turn), first[turn]) << turn;
+}
+
 TEST_P(DeterminismTest, APausedTurnGoesOnAlike) {
   const auto expected = Expected();
   Harness harness(Options(7));
@@ -269,7 +282,9 @@ TEST_P(DeterminismTest, ManyInAPoolForFewAreTheSame) {
   int64_t parks = 0;
   for (const int chunk : {1, 7, 64, 512}) {
     HarnessOptions options = Options(chunk);
-    options.pages = 3 * (GetParam().retention.kind == kLayered.kind ? 20 : 26);
+    options.pages =
+        3 *
+        (GetParam().retention.kind == kLayered.kind || GetParam().retention == kHeavy ? 20 : 26);
     Harness harness(options);
     harness.Run(Base("a"));
     AddNeighbours(harness, 4);
@@ -286,7 +301,7 @@ TEST_P(DeterminismTest, ManyInAPoolForFewAreTheSame) {
 
 std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
   constexpr const char* kModels[] = {"Fake", "F32", "Int16", "Int8"};
-  constexpr const char* kKinds[] = {"Full", "Window", "Layered"};
+  constexpr const char* kKinds[] = {"Full", "Window", "Layered", "Heavy"};
   const kv::RetentionPolicy& retention = info.param.retention;
   return absl::StrCat(kModels[static_cast<int>(info.param.model)],
                       kKinds[static_cast<int>(retention.kind)],
@@ -298,7 +313,8 @@ INSTANTIATE_TEST_SUITE_P(
     Cases, DeterminismTest,
     ::testing::Values(Case{Model::kFake, kFull}, Case{Model::kFake, kWindow},
                       Case{Model::kFake, kNarrow}, Case{Model::kFake, kLayered},
-                      Case{Model::kFake, kWindow, {60, 0, 60}},
+                      Case{Model::kFake, kHeavy}, Case{Model::kF32, kHeavy},
+                      Case{Model::kInt16, kHeavy}, Case{Model::kFake, kWindow, {60, 0, 60}},
                       Case{Model::kFake, kLayered, {40, 0, 40}}, Case{Model::kF32, kFull},
                       Case{Model::kF32, kNarrow}, Case{Model::kF32, kLayered},
                       Case{Model::kF32, kFull, {20, 0, 20}}, Case{Model::kInt16, kFull},

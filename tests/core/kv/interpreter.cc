@@ -41,6 +41,8 @@ RetentionPolicy PolicyOf(int operand) {
       return {RetentionPolicy::Kind::kSlidingWindow, a * 3, 1 + b % 12};
     case 2:
       return {RetentionPolicy::Kind::kLayered, a % 2 * 5, 1 + b % 9, 1 + a / 2};
+    case 3:
+      return {RetentionPolicy::Kind::kHeavyHitters, a * 3, 1 + b % 12, 0, b % 3, 4 + b / 3 % 3 * 4};
     default:
       return {};
   }

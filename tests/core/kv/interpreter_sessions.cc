@@ -12,6 +12,8 @@ bool Interpreter::Create(const Op& op) {
   const Name name = NameOf(op.a);
   SessionSpec spec = {.retention = PolicyOf(op.b),
                       .pinned = op.c % (options_.quota > 0 ? 4 : 16) == 1};
+  const bool heavy = spec.retention.kind == RetentionPolicy::Kind::kHeavyHitters;
+  if (heavy && !options_.local_windows.empty()) spec.retention = {};
   if (op.c / 16 % 4 == 1) spec.idle_ttl = absl::Seconds(10);
   const bool windowed = spec.retention.kind == RetentionPolicy::Kind::kSlidingWindow;
   if (windowed && options_.local_windows.empty() && op.c / 64 % 6 > 0) {

@@ -115,7 +115,11 @@ Interpreter::Room Interpreter::Prepare(OpenTurn* turn, int64_t count) {
 void Interpreter::CheckBound(const OpenTurn& turn, int64_t count) {
   const int page = harness_.options().page_tokens;
   const auto pages = [&](int64_t tokens) { return (tokens + page - 1) / page; };
+  const RetentionPolicy& policy = turn.branch->retention();
+  const bool heavy = policy.kind == RetentionPolicy::Kind::kHeavyHitters;
+  const int64_t heavy_most = heavy ? policy.heavy_hitters().MostPages(page) : 0;
   for (const ops::LayerKv& layer : turn.branch->layers()) {
+    if (heavy) HOLDS(layer.page_count <= heavy_most);
     if (layer.mask.window_tokens == 0) continue;
     const int64_t most =
         pages(layer.mask.sink_tokens) + pages(layer.mask.window_tokens) + 1 + pages(count) + 1;

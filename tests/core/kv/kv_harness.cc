@@ -56,7 +56,8 @@ KvHarness::KvHarness(StoreOptions options)
 const testing::FakeReference& KvHarness::Reference(const RetentionPolicy& policy,
                                                    const Tokens& tokens) {
   std::vector<uint64_t> keys = {absl::HashOf(static_cast<int>(policy.kind), policy.sink_tokens,
-                                             policy.window_tokens, policy.full_layers)};
+                                             policy.window_tokens, policy.full_layers,
+                                             policy.kept_pages, policy.epoch_tokens)};
   for (const int32_t token : tokens) keys.push_back(absl::HashOf(keys.back(), token));
   size_t known = tokens.size();
   auto found = references_.find(keys[known]);
@@ -69,9 +70,12 @@ const testing::FakeReference& KvHarness::Reference(const RetentionPolicy& policy
     masks.push_back(
         policy.Mask(layer, options_.local_windows.empty() ? 0 : options_.local_windows[layer]));
   }
-  testing::FakeReference reference = found != references_.end()
-                                         ? found->second
-                                         : testing::FakeReference(kVocabulary, std::move(masks));
+  testing::FakeReference reference =
+      found != references_.end()
+          ? found->second
+          : testing::FakeReference(kVocabulary, std::move(masks),
+                                   {policy.sink_tokens, policy.window_tokens, policy.kept_pages,
+                                    policy.epoch_tokens, options_.page_tokens});
   reference.Append(absl::MakeConstSpan(tokens).subspan(reference.size()));
   return references_.emplace(keys.back(), std::move(reference)).first->second;
 }

@@ -41,12 +41,14 @@ class StoreAudit {
   struct Owner {
     std::vector<const Claim*> claims;
     std::vector<base::PageId> pages;  // beside the tree
+    std::vector<base::PageId> heavy;  // of heavy sets
     bool pinned = false;
     bool busy = false;
     const Session* session = nullptr;
   };
 
   void Broken(std::string what);
+  static void AddHeavy(const Claim& claim, std::vector<base::PageId>* pages);
   std::vector<Node*> AllNodes();  // roots included, parents first
   std::vector<Owner> Owners();
   std::vector<const Claim*> AllClaims();

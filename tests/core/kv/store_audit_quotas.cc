@@ -11,7 +11,17 @@
 
 namespace tokend::kv {
 
+void StoreAudit::AddHeavy(const Claim& claim, std::vector<base::PageId>* pages) {
+  if (claim.heavy() == nullptr) return;
+  for (const HeavySet::Layer& layer : claim.heavy()->layers) {
+    for (const auto& ref : layer.refs) pages->push_back(ref->id());
+  }
+}
+
 void StoreAudit::AddPages(const Claim& claim, std::set<base::PageId>* pages) const UNLOCKED {
+  std::vector<base::PageId> heavy;
+  AddHeavy(claim, &heavy);
+  pages->insert(heavy.begin(), heavy.end());
   for (const Node* node = claim.node(); !node->is_root(); node = node->parent) {
     for (int layer = 0; layer < node->layout->layers && !node->pages.empty(); ++layer) {
       const LayerGroup& group = node->layout->groups[node->layout->group_of_layer[layer]];

@@ -107,15 +107,15 @@ TEST(PolicyTest, LayersHaveTheirOwnMasks) {
 }
 
 TEST(PolicyTest, Limits) {
-  EXPECT_TRUE(ValidateRetention({}, 100, 3).ok());
-  EXPECT_TRUE(ValidateRetention(Window(99, 1), 100, 3).ok());
-  EXPECT_TRUE(ValidateRetention(Window(0, 100), 100, 3).ok());
-  EXPECT_FALSE(ValidateRetention(Window(-1, 10), 100, 3).ok());
-  EXPECT_FALSE(ValidateRetention(Window(100, 1), 100, 3).ok());
-  EXPECT_FALSE(ValidateRetention(Window(1, 100), 100, 3).ok());
-  EXPECT_FALSE(ValidateRetention(Window(0, 0), 100, 3).ok());
-  EXPECT_FALSE(ValidateRetention({RetentionPolicy::Kind::kLayered, 0, 9, 0}, 100, 3).ok());
-  EXPECT_FALSE(ValidateRetention({RetentionPolicy::Kind::kLayered, 0, 9, 3}, 100, 3).ok());
+  EXPECT_TRUE(ValidateRetention({}, 100, 3, 4).ok());
+  EXPECT_TRUE(ValidateRetention(Window(99, 1), 100, 3, 4).ok());
+  EXPECT_TRUE(ValidateRetention(Window(0, 100), 100, 3, 4).ok());
+  EXPECT_FALSE(ValidateRetention(Window(-1, 10), 100, 3, 4).ok());
+  EXPECT_FALSE(ValidateRetention(Window(100, 1), 100, 3, 4).ok());
+  EXPECT_FALSE(ValidateRetention(Window(1, 100), 100, 3, 4).ok());
+  EXPECT_FALSE(ValidateRetention(Window(0, 0), 100, 3, 4).ok());
+  EXPECT_FALSE(ValidateRetention({RetentionPolicy::Kind::kLayered, 0, 9, 0}, 100, 3, 4).ok());
+  EXPECT_FALSE(ValidateRetention({RetentionPolicy::Kind::kLayered, 0, 9, 3}, 100, 3, 4).ok());
 }
 
 TEST(WindowTest, LocalWindowsHaveOneWidth) {
