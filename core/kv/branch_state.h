@@ -61,11 +61,12 @@ class BranchState {
   void Park();
   bool parked() const { return !live_; }
 
-  // The claim that reaches all that this branch owns in the tree; but for the
-  // sinks of a lead-in while they are computed.
+  // The claim that reaches all that this branch owns in the tree; but for what is
+  // computed of a lead-in's sinks, which sinks_claim() reaches if it is not nullptr.
   const Claim& widest_claim() const {
     return donor_ ? donor_ : goal_ ? goal_ : current_ ? current_ : base_.claim;
   }
+  const Claim* sinks_claim() const { return goal_ ? &current_ : nullptr; }
   std::array<const Claim*, 4> claims() const { return {&base_.claim, &current_, &donor_, &goal_}; }
   const std::vector<std::vector<PageRef>>& prepared() const { return prepared_; }
   const std::vector<std::vector<PageRef>>& lead_pages() const { return lead_pages_; }

@@ -78,6 +78,7 @@ struct Node {
   uint32_t mark_seen = 0;
   uint32_t mark_shared = 0;
   uint32_t mark_pinned = 0;
+  std::array<uint32_t, kMaxGroups> mark_by = {};  // the claimant who saw it first
 
   bool is_root() const { return parent == nullptr; }
   // Its chain has forgotten the tokens between its parent and it. Then no one finds

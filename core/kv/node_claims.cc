@@ -130,8 +130,9 @@ void NodeTree::Mark(Node* node, int group, Owner owner, bool* stop, Owned* owned
   const bool resident = (node->resident & bit) != 0;
   const auto pages = static_cast<int64_t>(node->layout->groups[group].layers.size());
   const bool seen = (node->mark_seen & bit) != 0;
+  const bool again = seen && node->mark_by[group] == claimant_;
   if ((node->mark_pinned & bit) != 0 ||
-      (owner == Owner::kOther && (node->mark_shared & bit) != 0) ||
+      (owner == Owner::kOther && (again || (node->mark_shared & bit) != 0)) ||
       (owner == Owner::kDying && seen)) {
     *stop = true;
   } else if (owner == Owner::kPinned) {
@@ -142,6 +143,7 @@ void NodeTree::Mark(Node* node, int group, Owner owner, bool* stop, Owned* owned
     if (resident) owned->shared += pages, owned->once -= pages;
   } else {
     node->mark_seen |= bit;
+    node->mark_by[group] = claimant_;
     if (resident) owned->once += pages;
   }
 }
@@ -187,12 +189,15 @@ void NodeTree::VisitHeavy(const HeavySet& heavy, Owner owner, Owned* owned) {
 }
 
 NodeTree::Owned NodeTree::Count(absl::Span<const Claim* const> pinned,
-                                absl::Span<const Claim* const> others,
-                                absl::Span<const Claim> dying) {
+                                absl::Span<const Claimant> others, absl::Span<const Claim> dying) {
   ++mark_epoch_;
   Owned owned;
   for (const Claim* claim : pinned) Visit(*claim, Owner::kPinned, &owned);
-  for (const Claim* claim : others) Visit(*claim, Owner::kOther, &owned);
+  for (const Claimant& claimant : others) {
+    ++claimant_;
+    Visit(*claimant.claim, Owner::kOther, &owned);
+    if (claimant.other != nullptr) Visit(*claimant.other, Owner::kOther, &owned);
+  }
   for (const Claim& claim : dying) Visit(claim, Owner::kDying, &owned);
   return owned;
 }

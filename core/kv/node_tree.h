@@ -174,7 +174,12 @@ class NodeTree {
     int64_t shared = 0;
     int64_t pinned = 0;
   };
-  Owned Count(absl::Span<const Claim* const> pinned, absl::Span<const Claim* const> others,
+  // One owner with one or two claims.
+  struct Claimant {
+    const Claim* claim = nullptr;
+    const Claim* other = nullptr;
+  };
+  Owned Count(absl::Span<const Claim* const> pinned, absl::Span<const Claimant> others,
               absl::Span<const Claim> dying);
   // Positions below `end` whose KV is there, of those that the claim reaches.
   int64_t ResidentRows(const Claim& claim, int64_t end) const;
@@ -269,6 +274,7 @@ class NodeTree {
   int64_t loose_pages_ = 0;
   int64_t uses_ = 0;
   uint64_t mark_epoch_ = 0;
+  uint32_t claimant_ = 0;  // the one at hand
 
   std::vector<std::shared_ptr<const HeavySet>> retired_;  // wait for the engine thread
   // By page of heavy sets; see Node's.

@@ -18,9 +18,10 @@ std::optional<int64_t> StoreState::Quota(absl::string_view principal) const {
 
 int64_t StoreState::CountHeads(absl::Span<const Session* const> held, const Claim* without) {
   if (held.empty()) return 0;
-  std::vector<const Claim*> first, claims;
+  std::vector<const Claim*> first;
+  std::vector<NodeTree::Claimant> claims;
   if (without != nullptr) first.push_back(without);
-  for (const Session* session : held) claims.push_back(&session->versions.back().claim);
+  for (const Session* session : held) claims.push_back({&session->versions.back().claim});
   const NodeTree::Owned owned = tree.Count(first, claims, {});
   return owned.once + owned.shared;
 }
@@ -98,7 +99,7 @@ absl::Status StoreState::CheckRollback(const Session& session, const VersionReco
   const std::optional<int64_t> quota = Quota(session.principal);
   if (!session.spec.pinned || !quota) return absl::OkStatus();
   Claim claim = TakeCut(target, target.tokens);
-  const Claim* const claims[] = {&claim};
+  const NodeTree::Claimant claims[] = {{&claim}};
   const NodeTree::Owned owned = tree.Count({}, claims, {});
   dead.push_back(std::move(claim));
   const int64_t needed = PinnedPages(session.principal, &session) + owned.once + owned.shared;

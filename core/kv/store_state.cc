@@ -198,12 +198,12 @@ void StoreState::DeleteIdle() {
 
 int64_t StoreState::Obtainable(absl::string_view principal) {
   DrainLocked();
-  std::vector<const Claim*> claims;
+  std::vector<NodeTree::Claimant> claims;
   for (const Session* session : Kept(principal)) {
-    claims.push_back(&session->versions.back().claim);
+    claims.push_back({&session->versions.back().claim});
   }
   for (const BranchState* branch : branches) {
-    for (const Claim* claim : branch->claims()) claims.push_back(claim);
+    for (const Claim* claim : branch->claims()) claims.push_back({claim});
   }
   const NodeTree::Owned owned = tree.Count({}, claims, {});
   return pool.total() - owned.once - owned.shared - branch_pages;
@@ -250,12 +250,20 @@ absl::Status StoreState::MakeRoom(int64_t pages, absl::string_view principal) {
 }
 
 PageCounts StoreState::CountPages() {
-  std::vector<const Claim*> pinned, others;
+  std::vector<const Claim*> pinned;
+  std::vector<NodeTree::Claimant> others;
   for (const auto& [key, session] : sessions) {
     if (session->versions.empty()) continue;
-    (session->spec.pinned ? pinned : others).push_back(&session->versions.back().claim);
+    const Claim* const head = &session->versions.back().claim;
+    if (session->spec.pinned) {
+      pinned.push_back(head);
+    } else {
+      others.push_back({head});
+    }
   }
-  for (const BranchState* branch : branches) others.push_back(&branch->widest_claim());
+  for (const BranchState* branch : branches) {
+    others.push_back({&branch->widest_claim(), branch->sinks_claim()});
+  }
   // A claim that is about to go owns until then.
   const NodeTree::Owned owned = tree.Count(pinned, others, dead);
   PageCounts counts = {.total = pool.total(),
