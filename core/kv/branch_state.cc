@@ -218,7 +218,7 @@ absl::StatusOr<Claim> BranchState::Seal(int64_t end, int64_t computed) {
   std::vector<int32_t> scratch;
   while (node->index < last) {
     if (absl::Status fault = store_->Fault(FaultPoint::kSealNode); !fault.ok()) {
-      tree.Drop(tree.Take(node, computed, kStrong));
+      tree.Drop(tree.Take(node, std::min(end, computed_), kStrong));
       return fault;
     }
     const int64_t begin = (node->index + 1) * page_tokens_;
