@@ -55,6 +55,31 @@ TEST(ParkingTest, WhatIsStillCachedIsNotComputedAgain) {
   harness.Audit();
 }
 
+// What it had computed again lies behind the window of the version that it would be.
+TEST(ParkingTest, ACommitThatFailsMidwayLeavesNoPageBehind) {
+  StoreOptions options = SmallOptions();
+  options.local_windows = {0, 9, 9};
+  KvHarness harness(options);
+  ASSERT_TRUE(harness.Create("a").ok());
+  auto writer = harness.Admit("a");
+  auto branch = *harness.store().Checkout(writer.get(), {});
+  branch->Append(SomeTokens(26));
+  ASSERT_TRUE(harness.Compute(branch.get()).ok());
+  branch->Park();
+  (void)Occupy(&harness, static_cast<int>(options.pages / 3));
+  branch->MatchPrefix();
+  ASSERT_TRUE(harness.Compute(branch.get(), 13, 13).ok());
+  int calls = 0;
+  harness.tags().on_fault = [&calls](FaultPoint point) {
+    const bool second = point == FaultPoint::kSealNode && ++calls == 2;
+    return second ? absl::InternalError("planned") : absl::OkStatus();
+  };
+  EXPECT_FALSE(harness.store().Commit(writer.get(), std::move(branch), {.tokens = 26}).ok());
+  harness.tags().on_fault = nullptr;
+  harness.store().Maintain();
+  harness.Audit();
+}
+
 // Under each policy, parked at each position, with all that was computed evicted.
 TEST(ParkingTest, WhatWasEvictedIsComputedAgainAlike) {
   for (const RetentionPolicy& policy :
