@@ -11,6 +11,7 @@
 namespace tokend::engine {
 void Scheduler::PauseSlowReaders(absl::Duration now) {
   for (const auto& turn : running_) {
+    if (turn->ended) continue;
     const absl::Duration blocked = turn->sink->BlockedSince();
     if (blocked != absl::InfiniteDuration() && now - blocked >= options_.stall_timeout) {
       Fail(*turn, ReaderTooSlow(now - blocked));

@@ -63,7 +63,7 @@ struct SimulationOptions {
 // What programs came across.
 struct SimulationCoverage {
   int64_t calls = 0, finished = 0, lost = 0, refused = 0, conflicts = 0, deleted = 0, busy = 0;
-  int64_t forks = 0, partial = 0, interrupted = 0, nested = 0, parks = 0;
+  int64_t forks = 0, partial = 0, interrupted = 0, nested = 0, parks = 0, undecided = 0;
 };
 
 class Simulation {

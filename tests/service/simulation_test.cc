@@ -119,14 +119,15 @@ TEST_P(SimulationTest, WhatClientsSeeHasAnOrder) {
   EXPECT_GT(seen.partial, count / 8);
   EXPECT_GT(seen.interrupted, count / 8);
   EXPECT_GT(seen.nested, count);
+  EXPECT_LE(seen.undecided, 1 + count / 1000);
   if (options.pages < 100) {
     EXPECT_GT(seen.parks, count / 50);
   }
   std::printf(
       "calls %ld finished %ld lost %ld refused %ld conflicts %ld deleted %ld busy %ld "
-      "forks %ld partial %ld interrupted %ld nested %ld parks %ld\n",
+      "forks %ld partial %ld interrupted %ld nested %ld parks %ld undecided %ld\n",
       seen.calls, seen.finished, seen.lost, seen.refused, seen.conflicts, seen.deleted, seen.busy,
-      seen.forks, seen.partial, seen.interrupted, seen.nested, seen.parks);
+      seen.forks, seen.partial, seen.interrupted, seen.nested, seen.parks, seen.undecided);
 }
 
 INSTANTIATE_TEST_SUITE_P(Pages, SimulationTest, ::testing::Values(3 * 400, 3 * 18));

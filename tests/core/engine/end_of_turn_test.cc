@@ -210,6 +210,19 @@ TEST(EndOfTurnTest, AStalledReaderEndsAfterTheStallTimeout) {
   EXPECT_EQ(sink->failed()->code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(EndOfTurnTest, AStalledReaderWhoseDeadlinePassedHearsOfOneEnd) {
+  Harness harness;
+  Request request = OnA(TokensRequest(ByteTokens("abc"), 20));
+  request.deadline = harness.clock().Monotonic() + absl::Seconds(30);
+  const auto sink = harness.Submit(std::move(request));
+  harness.Step(5);
+  sink->SetWritable(false);
+  sink->SetBlockedSince(harness.clock().Monotonic());
+  harness.clock().Advance(absl::Seconds(31));
+  harness.RunUntilIdle();
+  EXPECT_EQ(sink->failed()->code(), absl::StatusCode::kDeadlineExceeded);
+}
+
 TEST(EndOfTurnTest, DeletingTheSessionEndsItsTurns) {
   Harness harness;
   harness.Run(OnA(TokensRequest(ByteTokens("abc"), 1)));

@@ -28,7 +28,7 @@ class Search {
   // Empty: an order was found.
   std::string Run() {
     if (!Stuck(SessionModel(&pool_, calls_.size()), 0).has_value()) return "";
-    std::string text = tired_ ? "gave up\n" : "no order explains this:\n";
+    std::string text = absl::StrCat(tired_ ? kGaveUp : "no order explains this:", "\n");
     for (size_t i = 0; i < calls_.size(); ++i) {
       absl::StrAppend(&text, stuck_ == static_cast<int>(i) ? "> " : "  ", i, " ",
                       calls_[i].ToString(), "\n");

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "core/engine/request.h"
 
 namespace tokend::testing {
@@ -173,7 +174,9 @@ class SessionModel {
 // Whether the calls can be put into one order, each between its invocation and its
 // answer, in which the model gives these answers (Herlihy and Wing 1990,
 // "Linearizability"; the search is Wing and Gong's, with Lowe's memory of states).
-// Empty: they can; else what stands in the way. `most` bounds the states visited.
+// Empty: they can; else what stands in the way, or, behind `most` states, kGaveUp first:
+// then it is not known.
+inline constexpr absl::string_view kGaveUp = "gave up";
 std::string CheckLinearizable(const SessionModelOptions& options,
                               const std::vector<SessionCall>& calls, int64_t most = 200'000);
 
