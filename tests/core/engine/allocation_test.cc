@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/observer.h"
 #include "core/cpu/cpu_backend.h"
 #include "core/engine/scheduler.h"
 #include "gtest/gtest.h"
@@ -19,22 +20,6 @@ namespace tokend::engine {
 namespace {
 
 using namespace ::tokend::testing;  // NOLINT
-
-class NoObserver : public base::Observer {
-  void OnStep(const base::StepReport&) override {}
-  void OnPrompt(int64_t, int64_t) override {}
-  void OnGeneratedTokens(int64_t) override {}
-  void OnFirstToken(absl::Duration) override {}
-  void OnInterToken(absl::Duration) override {}
-  void OnQueue(absl::Duration) override {}
-  void OnRequestEnd(absl::string_view, absl::Duration) override {}
-  void OnSessionOp(base::SessionOp) override {}
-  void OnVersionConflict() override {}
-  void OnPageCopies(int64_t) override {}
-  void OnEvictedPages(base::EvictionCause, int64_t) override {}
-  void OnPrefixQuery(int64_t, int64_t) override {}
-  void OnRecomputedTokens(int64_t) override {}
-};
 
 // Takes all and keeps nothing.
 class CountingSink : public TurnSink {
@@ -70,13 +55,13 @@ class AllocationTest : public ::testing::TestWithParam<kv::RetentionPolicy> {
     store.page_bytes = backend_->info().page_bytes;
     store.context_tokens = 4096;
     store.model_fingerprint = "random";
-    store_ = kv::SessionStore::Create(store, backend_.get(), &clock_, &observer_).value();
+    store_ = kv::SessionStore::Create(store, backend_.get(), &clock_, base::NullObserver()).value();
     EngineOptions engine;
     engine.context_tokens = 4096;
     engine.vocabulary_size = kVocabulary;
     scheduler_ = std::make_unique<Scheduler>(
         engine, Engine::Parts{backend_.get(), store_.get(), &TinyTokenizer(), &TinyChat(), &clock_,
-                              &observer_});
+                              base::NullObserver()});
   }
 
   static RandomModelOptions ModelOptions() {
@@ -102,7 +87,6 @@ class AllocationTest : public ::testing::TestWithParam<kv::RetentionPolicy> {
 
   RandomModel model_;
   base::ManualClock clock_;
-  NoObserver observer_;
   std::shared_ptr<cpu::CpuBackend> backend_;
   std::unique_ptr<kv::SessionStore> store_;
   std::unique_ptr<Scheduler> scheduler_;
@@ -132,8 +116,8 @@ TEST_P(AllocationTest, NoneWhileTurnsDecode) {
 INSTANTIATE_TEST_SUITE_P(
     Policies, AllocationTest,
     ::testing::Values(kv::RetentionPolicy{},
-                      kv::RetentionPolicy{.sink_tokens = 4, .window_tokens = 64},
-                      kv::RetentionPolicy{.sink_tokens = 4, .window_tokens = 64, .full_layers = 1}),
+                      kv::RetentionPolicy{kv::RetentionPolicy::Kind::kSlidingWindow, 4, 64},
+                      kv::RetentionPolicy{kv::RetentionPolicy::Kind::kLayered, 4, 64, 1}),
     [](const auto& policy) {
       return policy.param.window_tokens == 0 ? "Full"
              : policy.param.full_layers == 0 ? "Window"
