@@ -11,6 +11,7 @@
 #include "core/base/observer.h"
 #include "core/cpu/cpu_backend.h"
 #include "core/engine/scheduler.h"
+#include "core/kv/node_pool.h"
 #include "gtest/gtest.h"
 #include "tests/core/engine/harness.h"
 #include "tests/support/allocations.h"
@@ -111,6 +112,21 @@ TEST_P(AllocationTest, NoneWhileTurnsDecode) {
   while (scheduler_->StepOnce().value()) {
   }
   for (const auto& sink : sinks_) EXPECT_TRUE(sink->ended);
+}
+
+// What nodes give back serves the next, however many come and go.
+TEST(NodePoolTest, TakesNoMoreThanAreThereAtOnce) {
+  kv::NodePool pool(/*layers=*/3, /*nodes=*/4);
+  const int64_t before = AllAllocations().count;
+  for (int i = 0; i < 1000; ++i) {
+    kv::Node* const node = pool.New();
+    node->pages = pool.NewPages();
+    EXPECT_EQ(node->pages.size(), 3u);
+    std::vector<kv::PageRef> other = pool.NewPages();
+    pool.Delete(node);
+    pool.GiveBack(std::move(other));
+  }
+  EXPECT_EQ(AllAllocations().count, before);
 }
 
 INSTANTIATE_TEST_SUITE_P(
