@@ -9,14 +9,14 @@
 BUILD_PACKAGES=(
   ca-certificates python3 python3-venv g++ cmake ninja-build pkg-config ccache
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
-  prometheus-cpp-dev libhwy-dev libpcre2-dev libsystemd-dev libcli11-dev libspdlog-dev libssl-dev
+  prometheus-cpp-dev libpcre2-dev libsystemd-dev libcli11-dev libspdlog-dev libssl-dev
   libgtest-dev libgmock-dev libbenchmark-dev nlohmann-json3-dev)
 TEST_PACKAGES=(systemd)
 LINT_PACKAGES=(clang-format-14 shellcheck)
 CLANG_PACKAGES=(clang-16 libclang-rt-16-dev)
 ARM64_PACKAGES=(
   g++-aarch64-linux-gnu qemu-user libc6:arm64 libstdc++6:arm64
-  libgrpc++-dev:arm64 libgrpc-dev:arm64 libprotobuf-dev:arm64 libabsl-dev:arm64 libhwy-dev:arm64
+  libgrpc++-dev:arm64 libgrpc-dev:arm64 libprotobuf-dev:arm64 libabsl-dev:arm64
   libpcre2-dev:arm64 libsystemd-dev:arm64 libspdlog-dev:arm64 libssl-dev:arm64 libre2-dev:arm64
   libc-ares-dev:arm64 zlib1g-dev:arm64 libcurl4-openssl-dev:arm64
   libgtest-dev:arm64 libgmock-dev:arm64 libbenchmark-dev:arm64)
@@ -162,7 +162,7 @@ ensure_model() {
       ;;
     *) die "Unknown model '$1'. Known: smollm2" ;;
   esac
-  dir=${TOKEND_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tokend}/models
+  dir=${TOKEND_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/tokend}/models
   MODEL_FILE=$dir/$file
   if model_is_whole "$MODEL_FILE" "$bytes" "$sha256"; then return; fi
   apt_install ca-certificates python3 python3-venv
