@@ -24,38 +24,17 @@ using grpc::health::v1::HealthCheckResponse;
 // out. Held by the service until OnDone.
 class HealthServiceImpl::Watcher : public grpc::ServerWriteReactor<HealthCheckResponse> {
  public:
-  Watcher(HealthServiceImpl* service, bool known) : service_(service), known_(known) {}
+  // `refused`: nothing is written, its maker finishes it.
+  Watcher(HealthServiceImpl* service, bool known, bool refused)
+      : service_(service), known_(known), finished_(refused) {}
 
-  // `last`: the watch ends after this one.
-  void Tell(Status status, bool last) {
-    {
-      base::MutexLock lock(&mu_);
-      wanted_ = known_ ? status : HealthCheckResponse::SERVICE_UNKNOWN;
-      last_ = last_ || last;
-    }
-    Advance();
+  // What Advance is to write. `last`: the watch ends after this one.
+  void Want(Status status, bool last) {
+    base::MutexLock lock(&mu_);
+    wanted_ = known_ ? status : HealthCheckResponse::SERVICE_UNKNOWN;
+    last_ = last_ || last;
   }
 
-  void OnWriteDone(bool ok) override {
-    {
-      base::MutexLock lock(&mu_);
-      busy_ = false;
-      if (!ok) last_ = true;
-      if (!ok) sent_ = wanted_;
-    }
-    Advance();
-  }
-  void OnCancel() override {
-    {
-      base::MutexLock lock(&mu_);
-      last_ = true;
-      sent_ = wanted_;
-    }
-    Advance();
-  }
-  void OnDone() override { service_->Forget(this); }
-
- private:
   void Advance() {
     bool finish = false;
     {
@@ -78,13 +57,33 @@ class HealthServiceImpl::Watcher : public grpc::ServerWriteReactor<HealthCheckRe
     }
   }
 
+  void OnWriteDone(bool ok) override {
+    {
+      base::MutexLock lock(&mu_);
+      busy_ = false;
+      if (!ok) last_ = true;
+      if (!ok) sent_ = wanted_;
+    }
+    Advance();
+  }
+  void OnCancel() override {
+    {
+      base::MutexLock lock(&mu_);
+      last_ = true;
+      sent_ = wanted_;
+    }
+    Advance();
+  }
+  void OnDone() override { service_->Forget(this); }
+
+ private:
   HealthServiceImpl* const service_;
   const bool known_;
   HealthCheckResponse response_;  // belongs to the write under way
   base::Mutex mu_;
   bool busy_ ABSL_GUARDED_BY(mu_) = false;
   bool last_ ABSL_GUARDED_BY(mu_) = false;
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_);
   std::optional<Status> wanted_ ABSL_GUARDED_BY(mu_);
   std::optional<Status> sent_ ABSL_GUARDED_BY(mu_);
 };
@@ -99,29 +98,22 @@ HealthServiceImpl::~HealthServiceImpl() {
   TOKEND_CHECK(watchers_.empty());
 }
 
-void HealthServiceImpl::SetServing(bool serving) {
+void HealthServiceImpl::SetServing(bool serving) { Tell(serving, /*last=*/false); }
+
+void HealthServiceImpl::Shutdown() { Tell(/*serving=*/false, /*last=*/true); }
+
+void HealthServiceImpl::Tell(bool serving, bool last) {
   std::vector<std::shared_ptr<Watcher>> watchers;
   {
     base::MutexLock lock(&mu_);
     if (shut_down_) return;
     serving_ = serving;
+    shut_down_ = last;
     watchers.assign(watchers_.begin(), watchers_.end());
+    // In here, so that what is wanted last is the newest.
+    for (const auto& watcher : watchers) watcher->Want(StatusLocked(), last);
   }
-  for (const auto& watcher : watchers) {
-    watcher->Tell(serving ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING,
-                  /*last=*/false);
-  }
-}
-
-void HealthServiceImpl::Shutdown() {
-  std::vector<std::shared_ptr<Watcher>> watchers;
-  {
-    base::MutexLock lock(&mu_);
-    shut_down_ = true;
-    serving_ = false;
-    watchers.assign(watchers_.begin(), watchers_.end());
-  }
-  for (const auto& watcher : watchers) watcher->Tell(HealthCheckResponse::NOT_SERVING, true);
+  for (const auto& watcher : watchers) watcher->Advance();
 }
 
 grpc::ServerUnaryReactor* HealthServiceImpl::Check(grpc::CallbackServerContext* context,
@@ -134,8 +126,7 @@ grpc::ServerUnaryReactor* HealthServiceImpl::Check(grpc::CallbackServerContext* 
   }
   {
     base::MutexLock lock(&mu_);
-    response->set_status(serving_ ? HealthCheckResponse::SERVING
-                                  : HealthCheckResponse::NOT_SERVING);
+    response->set_status(StatusLocked());
   }
   reactor->Finish(grpc::Status::OK);
   return reactor;
@@ -143,22 +134,20 @@ grpc::ServerUnaryReactor* HealthServiceImpl::Check(grpc::CallbackServerContext* 
 
 grpc::ServerWriteReactor<HealthCheckResponse>* HealthServiceImpl::Watch(
     grpc::CallbackServerContext*, const HealthCheckRequest* request) {
-  auto watcher = std::make_shared<Watcher>(this, IsKnown(request->service()));
+  std::shared_ptr<Watcher> watcher;
   bool full = false;
-  bool last = false;
-  Status status = HealthCheckResponse::NOT_SERVING;
   {
     base::MutexLock lock(&mu_);
     full = watchers_.size() >= static_cast<size_t>(kMaxHealthWatchers);
+    watcher = std::make_shared<Watcher>(this, IsKnown(request->service()), full);
+    watcher->Want(StatusLocked(), shut_down_);
     watchers_.insert(watcher);
-    if (serving_) status = HealthCheckResponse::SERVING;
-    last = shut_down_;
   }
   if (full) {
     watcher->Finish(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
                                  absl::StrCat("more than ", kMaxHealthWatchers, " watchers")));
   } else {
-    watcher->Tell(status, last);
+    watcher->Advance();
   }
   return watcher.get();
 }

@@ -35,6 +35,12 @@ class HealthServiceImpl : public grpc::health::v1::Health::CallbackService {
   using Status = grpc::health::v1::HealthCheckResponse::ServingStatus;
 
   bool IsKnown(const std::string& service) const { return services_.count(service) > 0; }
+  Status StatusLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return serving_ ? grpc::health::v1::HealthCheckResponse::SERVING
+                    : grpc::health::v1::HealthCheckResponse::NOT_SERVING;
+  }
+  // `last`: for good.
+  void Tell(bool serving, bool last);
   void Forget(Watcher* watcher);
 
   const std::set<std::string> services_;

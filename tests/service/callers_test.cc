@@ -1,9 +1,15 @@
 // Who may call, and the health service.
+#include <atomic>
+#include <chrono>
+#include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "gtest/gtest.h"
 #include "openssl/sha.h"
+#include "service/limits.h"
 #include "tests/service/test_server.h"
 
 namespace tokend::testing {
@@ -166,6 +172,77 @@ TEST(Health, WatchOfAnUnknownServiceAndACancelledWatch) {
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
   server.health().SetServing(false);
+}
+
+struct OpenWatch {
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> reader;
+  HealthCheckResponse newest;
+
+  bool Read() { return reader->Read(&newest); }
+};
+
+// Opens `count` watches over all stubs while the status flips. Those that were refused
+// have no reader any more, every other one of the rest has left.
+std::vector<std::unique_ptr<OpenWatch>> OpenWhileFlipping(
+    TestServer& server, const std::vector<std::unique_ptr<grpc::health::v1::Health::Stub>>& stubs,
+    int count) {
+  std::atomic<bool> opened = false;
+  std::thread flips([&] {
+    for (bool serving = false; !opened; serving = !serving) {
+      server.health().SetServing(serving);
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  });
+  std::vector<std::unique_ptr<OpenWatch>> watches;
+  for (int i = 0; i < count; ++i) {
+    OpenWatch& watch = *watches.emplace_back(std::make_unique<OpenWatch>());
+    watch.reader = stubs[i % stubs.size()]->Watch(&watch.context, HealthCheckRequest());
+  }
+  for (const auto& watch : watches) {
+    if (watch->Read()) continue;
+    EXPECT_EQ(watch->reader->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    watch->reader.reset();
+  }
+  bool leave = false;
+  for (const auto& watch : watches) {
+    if (watch->reader == nullptr) continue;
+    if (leave) watch->context.TryCancel();
+    leave = !leave;
+  }
+  opened = true;
+  flips.join();
+  return watches;
+}
+
+TEST(Health, TooManyWatchersAreRefusedAndTheRestAreTold) {
+  for (int round = 0; round < 4; ++round) {
+    TestServer server;
+    std::vector<std::unique_ptr<grpc::health::v1::Health::Stub>> stubs;
+    for (int i = 0; i < 2; ++i) {
+      grpc::ChannelArguments arguments;
+      arguments.SetInt("tokend-test-channel", i);  // a connection of its own
+      stubs.push_back(grpc::health::v1::Health::NewStub(server.Channel(arguments)));
+    }
+    const auto watches = OpenWhileFlipping(server, stubs, 300);
+    server.health().SetServing(true);
+    server.health().Shutdown();
+    int left = 0;
+    int told = 0;
+    for (const auto& watch : watches) {
+      if (watch->reader == nullptr) continue;
+      while (watch->Read()) {
+      }
+      if (watch->reader->Finish().error_code() == grpc::StatusCode::CANCELLED) {
+        ++left;
+      } else {
+        ++told;
+        EXPECT_EQ(watch->newest.status(), HealthCheckResponse::NOT_SERVING);
+      }
+    }
+    EXPECT_EQ(left, service::kMaxHealthWatchers / 2);
+    EXPECT_EQ(told, service::kMaxHealthWatchers / 2);
+  }
 }
 
 }  // namespace
