@@ -95,7 +95,8 @@ google::rpc::BadRequest MakeBadRequest(const base::ErrorInfo& info, absl::string
 google::rpc::RetryInfo MakeRetryInfo(absl::Duration delay) {
   google::rpc::RetryInfo out;
   // Rounded up to milliseconds: never zero, never in vain.
-  const int64_t ms = std::max<int64_t>(1, absl::ToInt64Milliseconds(delay));
+  const int64_t ms =
+      std::max<int64_t>(1, absl::ToInt64Milliseconds(absl::Ceil(delay, absl::Milliseconds(1))));
   out.mutable_retry_delay()->set_seconds(ms / 1000);
   out.mutable_retry_delay()->set_nanos(static_cast<int32_t>(ms % 1000) * 1000000);
   return out;

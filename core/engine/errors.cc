@@ -62,7 +62,9 @@ absl::Status BackendFailed(const absl::Status& cause) {
 
 absl::Status NoSuchTurn(absl::string_view request_id) {
   return MakeError(StatusCode::kNotFound, absl::StrCat("no turn with request_id ", request_id),
-                   {ErrorReason::kNoSuchResource, {{"request_id", std::string(request_id)}}, {}});
+                   {ErrorReason::kNoSuchResource,
+                    {{"resource_type", "request"}, {"resource_name", std::string(request_id)}},
+                    {}});
 }
 
 absl::Status KeepsTooMuch(int32_t keep_output_tokens, int32_t written) {

@@ -15,6 +15,10 @@ constexpr absl::Duration kRetryAfter = absl::Seconds(1);
 
 std::string SessionName(absl::string_view id) { return absl::StrCat("sessions/", id); }
 
+std::string VersionName(absl::string_view id, int64_t version) {
+  return absl::StrCat(SessionName(id), "/versions/", version);
+}
+
 }  // namespace
 
 absl::Status SessionNotFound(absl::string_view id) {
@@ -24,19 +28,21 @@ absl::Status SessionNotFound(absl::string_view id) {
 }
 
 absl::Status VersionNotFound(absl::string_view id, int64_t version) {
-  const std::string name = absl::StrCat(SessionName(id), "/versions/", version);
   return base::MakeError(
       absl::StatusCode::kNotFound, absl::StrCat("there is no version ", version, " of it yet"),
-      {.reason = ErrorReason::kNoSuchResource, .metadata = {{"resource_name", name}}});
+      {.reason = ErrorReason::kNoSuchResource,
+       .metadata = {{"resource_type", "version"}, {"resource_name", VersionName(id, version)}}});
 }
 
 absl::Status VersionNotRetained(absl::string_view id, int64_t version, Version oldest) {
   const std::string number = absl::StrCat(static_cast<int64_t>(oldest));
-  return base::MakeError(
-      absl::StatusCode::kNotFound,
-      absl::StrCat("version ", version, " of session \"", id, "\" is not kept; the oldest kept is ",
-                   number),
-      {.reason = ErrorReason::kVersionNotRetained, .metadata = {{"oldest_version", number}}});
+  return base::MakeError(absl::StatusCode::kNotFound,
+                         absl::StrCat("version ", version, " of session \"", id,
+                                      "\" is not kept; the oldest kept is ", number),
+                         {.reason = ErrorReason::kVersionNotRetained,
+                          .metadata = {{"oldest_version", number},
+                                       {"resource_type", "version"},
+                                       {"resource_name", VersionName(id, version)}}});
 }
 
 absl::Status SessionExists(absl::string_view id) {

@@ -178,6 +178,7 @@ RichStatus Rich(const grpc::Status& status) {
       out.retry_seconds =
           static_cast<double>(retry.retry_delay().seconds()) + retry.retry_delay().nanos() * 1e-9;
     } else if (any.UnpackTo(&resource)) {
+      out.resource_type = resource.resource_type();
       out.resource_name = resource.resource_name();
     } else if (any.UnpackTo(&quota) && quota.violations_size() == 1) {
       out.quota_subject = quota.violations(0).subject();

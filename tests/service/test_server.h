@@ -118,7 +118,8 @@ struct RichStatus {
   std::map<std::string, std::string> violations;  // field -> description
   bool has_retry_info = false;
   double retry_seconds = 0;
-  std::string resource_name;  // of ResourceInfo
+  std::string resource_type;  // of ResourceInfo
+  std::string resource_name;
   std::string quota_subject;  // of QuotaFailure
   size_t details_bytes = 0;
 };
