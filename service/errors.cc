@@ -2,6 +2,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "core/base/error.h"
 #include "service/limits.h"
 
@@ -58,6 +59,18 @@ absl::Status FieldErrors::status() const {
   if (errors_.size() > 1) absl::StrAppend(&message, " (and ", errors_.size() - 1, " more)");
   return base::MakeError(absl::StatusCode::kInvalidArgument, message,
                          {ErrorReason::kInvalidField, errors_, {}});
+}
+
+absl::Status RenameField(const absl::Status& status, absl::string_view from, absl::string_view to) {
+  const auto info = base::GetErrorInfo(status);
+  if (!info.has_value() || info->reason != ErrorReason::kInvalidField) return status;
+  FieldErrors errors;
+  for (const auto& [path, problem] : info->metadata) {
+    absl::string_view rest = path;
+    const bool known = absl::ConsumePrefix(&rest, from);
+    errors.Add(known ? absl::StrCat(to, rest) : path, problem);
+  }
+  return errors.status();
 }
 
 std::string Echo(absl::string_view value) {

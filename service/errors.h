@@ -31,6 +31,10 @@ absl::Status Unauthenticated(absl::string_view problem);
 // INVALID_ARGUMENT in a configuration: "max_running: 0 is not in [1, 32]".
 absl::Status BadSetting(absl::string_view setting, absl::string_view problem);
 
+// INVALID_ARGUMENT, kInvalidField: where a field's path begins with `from`, it begins
+// with `to`. For parts that do not know the request. Others are returned as they are.
+absl::Status RenameField(const absl::Status& status, absl::string_view from, absl::string_view to);
+
 // Gathers what is wrong with a request's fields, so that a caller sees all of it
 // at once.
 class FieldErrors {

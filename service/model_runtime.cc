@@ -10,6 +10,7 @@
 #include "core/base/status_macros.h"
 #include "core/cpu/cpu_backend.h"
 #include "core/gguf/fingerprint.h"
+#include "core/kv/policy.h"
 #include "service/errors.h"
 #include "service/log.h"
 #include "service/memory_plan.h"
@@ -27,26 +28,15 @@ absl::Status CheckNotCancelled(const ModelRuntime::Inputs& inputs) {
 // The model is known only now.
 absl::Status CheckDefaultRetention(const kv::RetentionPolicy& policy, const ops::ModelPlan& plan,
                                    int page_tokens) {
-  const auto layers = static_cast<int32_t>(plan.layers.size());
-  if (policy.full_layers >= layers) {
-    return BadSetting("default_retention",
-                      absl::StrCat("full_layers must be less than the model's layers, ", layers));
+  const bool local =
+      std::any_of(plan.layers.begin(), plan.layers.end(),
+                  [](const ops::LayerPlan& layer) { return layer.local_tokens > 0; });
+  if (policy.kind == kv::RetentionPolicy::Kind::kHeavyHitters && local) {
+    return BadSetting("default_retention", "the model has layers with own windows");
   }
-  if (policy.kind == kv::RetentionPolicy::Kind::kHeavyHitters) {
-    const bool local =
-        std::any_of(plan.layers.begin(), plan.layers.end(),
-                    [](const ops::LayerPlan& layer) { return layer.local_tokens > 0; });
-    if (local) return BadSetting("default_retention", "the model has layers with own windows");
-    if (policy.epoch_tokens % page_tokens != 0) {
-      return BadSetting(
-          "default_retention",
-          absl::StrCat("epoch_tokens must be a multiple of page_tokens, ", page_tokens));
-    }
-  }
-  if (policy.sink_tokens + policy.window_tokens <= plan.context_tokens) return absl::OkStatus();
-  return BadSetting("default_retention",
-                    absl::StrCat("sink_tokens and window_tokens are more than the context, ",
-                                 plan.context_tokens));
+  return RenameField(kv::ValidateRetention(policy, plan.context_tokens,
+                                           static_cast<int>(plan.layers.size()), page_tokens),
+                     "session.retention", "default_retention");
 }
 
 absl::Status Step(ops::Backend* backend, absl::Span<const int32_t> tokens, int64_t position,

@@ -43,9 +43,9 @@ absl::Status Tokenize(const Caller& caller, const v1::TokenizeRequest& request,
   tokenizer::EncodeOptions options;
   options.add_bos = options.add_eos = !request.has_add_special() || request.add_special();
   options.parse_special = !request.has_parse_special() || request.parse_special();
-  TOKEND_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                          caller.serving->tokenizer->Encode(source, options));
-  response->mutable_token_ids()->Assign(ids.begin(), ids.end());
+  const auto ids = caller.serving->tokenizer->Encode(source, options);
+  if (!ids.ok()) return is_text ? ids.status() : RenameField(ids.status(), "text", "raw");
+  response->mutable_token_ids()->Assign(ids->begin(), ids->end());
   return absl::OkStatus();
 }
 

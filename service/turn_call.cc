@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "service/errors.h"
 #include "service/log.h"
 #include "service/status.h"
 
@@ -38,6 +39,9 @@ absl::Status TurnCall::Admit(const google::protobuf::Message& request, const v1:
     return prepared.status();
   }
   absl::Status status = caller_.serving->engine->Submit(*std::move(prepared), shared_from_this());
+  // The tokenizer names its own inputs.
+  status = RenameField(RenameField(status, "text", "turn.prompt.text"), "messages",
+                       "turn.chat.messages");
   if (!status.ok()) {
     TurnEnded(status, nullptr);
     return status;

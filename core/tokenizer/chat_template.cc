@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/base/error.h"
 #include "core/base/status_macros.h"
 #include "core/tokenizer/errors.h"
 #include "core/tokenizer/jinja_literals.h"
@@ -126,6 +127,14 @@ size_t ClosedTokens(absl::Span<const int32_t> tail, absl::Span<const int32_t> cl
   return 0;
 }
 
+// The message, and the place in it, that cannot be tokenised.
+absl::Status InMessage(const Tokenizer& tokenizer, size_t index, absl::string_view text,
+                       const absl::Status& status) {
+  const auto info = base::GetErrorInfo(tokenizer.Encode(text).status());
+  if (!info.has_value() || info->reason != base::ErrorReason::kInvalidField) return status;
+  return base::InvalidField(absl::StrCat("messages[", index, "]"), info->metadata.front().second);
+}
+
 }  // namespace
 
 absl::string_view RoleName(Role role) {
@@ -189,7 +198,10 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::Span<const Message> mess
   }
   for (const Message& message : messages) {
     TokenSpan span;
-    TOKEND_RETURN_IF_ERROR(builder.AddMessage(RoleName(message.role), message.text, &span));
+    const absl::Status added = builder.AddMessage(RoleName(message.role), message.text, &span);
+    if (!added.ok()) {
+      return InMessage(*tokenizer_, chat.messages.size(), message.text, added);
+    }
     chat.messages.push_back(span);
   }
   chat.reply_begin = builder.tokens().size();

@@ -69,7 +69,7 @@ class ChatTemplate {
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(const gguf::File& file,
                                                               const Tokenizer* tokenizer);
 
-  // Errors: those of Tokenizer::Encode.
+  // Errors: those of Tokenizer::Encode, which name "messages[i]".
   absl::StatusOr<RenderedChat> Render(absl::Span<const Message> messages,
                                       const RenderOptions& options) const;
 

@@ -6,7 +6,7 @@ import unittest
 import bad_input
 import grpc
 from google.protobuf import duration_pb2
-from harness import CALL_SECONDS, DaemonTest, collect, g, m, main, prompt_turn, s
+from harness import CALL_SECONDS, SMOLLM2, DaemonTest, collect, g, m, main, prompt_turn, s
 
 from tokend.v1 import admin_pb2, generation_pb2, model_pb2, sessions_pb2
 
@@ -129,6 +129,30 @@ class BadInputTest(DaemonTest):
             with self.assertRaises(grpc.RpcError):
                 call(junk, timeout=CALL_SECONDS)
         self.assert_still_good()
+
+
+class ByteWithoutTokenTest(DaemonTest):
+    """SmolLM2 has no token for some bytes."""
+
+    MODEL = SMOLLM2
+
+    def assert_names(self, field, call):
+        error = self.assert_fails(INVALID, "INVALID_FIELD", call)
+        self.assertEqual(error.fields, [field])
+        self.assertEqual(error.message, f"{field}: byte 0x04 at offset 2 has no token in this "
+                                        "model's vocabulary")
+
+    def test_each_input_is_named(self):
+        text = "ab\x04"
+        self.assert_names("turn.prompt.text", lambda: self.generate(prompt_turn(text)))
+        self.assert_names("turn.prompt.text", lambda: collect(self.stream(prompt_turn(text))))
+        messages = [g.Message(role=role, parts=[g.Part(text=said)])
+                    for role, said in ((g.ROLE_USER, "ab"), (g.ROLE_ASSISTANT, text))]
+        turn = g.Turn(chat=g.ChatInput(messages=messages))
+        self.assert_names("turn.chat.messages[1]", lambda: self.generate(turn))
+        tokenize = self.stubs.model.Tokenize
+        self.assert_names("text", lambda: tokenize(m.TokenizeRequest(text=text)))
+        self.assert_names("raw", lambda: tokenize(m.TokenizeRequest(raw=text.encode())))
 
 
 class UnknownFieldTest(DaemonTest):

@@ -93,6 +93,17 @@ class ExitTest(Lifecycle):
                 ("cannot read /tmp: ", (*good, "--config", "/tmp")),
                 ("threads: 257 is not in [1, 256]", (*good, "--threads", "257")),
                 ("context_tokens: 100000 is more than", (*good, "--context", "100000")),
+                ("default_retention.sliding_window.window_tokens: 100000 is not in",
+                 (*good, "--default-retention", "sliding_window {window_tokens: 100000}")),
+                ("default_retention.layered.full_layers: 100 is not in",
+                 (*good, "--default-retention",
+                  "layered {full_layers: 100 window {window_tokens: 16}}")),
+                ("default_retention.heavy_hitters.kept_pages: 500 is not in",
+                 (*good, "--default-retention",
+                  "heavy_hitters {window_tokens: 16 kept_pages: 500}")),
+                ("default_retention.heavy_hitters.epoch_tokens: 17 is no multiple",
+                 (*good, "--default-retention",
+                  "heavy_hitters {window_tokens: 16 epoch_tokens: 17}")),
                 ("no_such_setting", ("--config", self.write("c", b"no_such_setting: 1"))),
                 ("max_running", ("--config", self.write("c", b"max_running: 99999999999")))):
             with self.subTest(str(flags)):

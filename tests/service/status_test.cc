@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
+#include "core/engine/errors.h"
+#include "core/kv/errors.h"
 #include "core/tokenizer/utf8.h"
 #include "gtest/gtest.h"
 #include "service/errors.h"
@@ -38,12 +40,41 @@ TEST(Status, RetryInfoIsNeverZero) {
   EXPECT_DOUBLE_EQ(retry(absl::Milliseconds(1500)), 1.5);
   EXPECT_GT(retry(absl::ZeroDuration()), 0);
   EXPECT_GT(retry(absl::Nanoseconds(10)), 0);
+  EXPECT_DOUBLE_EQ(retry(absl::Microseconds(1500100)), 1.501);
 }
 
 TEST(Status, NotFoundNamesTheResource) {
-  const RichStatus rich = Rich(ToGrpcStatus(NoSuchResource("model", "models/x")));
-  EXPECT_EQ(rich.code, grpc::StatusCode::NOT_FOUND);
-  EXPECT_EQ(rich.resource_name, "models/x");
+  struct Case {
+    absl::Status status;
+    std::string type;
+    std::string name;
+  };
+  const std::vector<Case> cases = {
+      {NoSuchResource("model", "models/x"), "model", "models/x"},
+      {engine::NoSuchTurn("robot-1"), "request", "robot-1"},
+      {kv::SessionNotFound("a"), "session", "sessions/a"},
+      {kv::VersionNotFound("a", 9), "version", "sessions/a/versions/9"},
+      {kv::VersionNotRetained("a", 1, kv::Version{4}), "version", "sessions/a/versions/1"},
+  };
+  for (const Case& test : cases) {
+    const RichStatus rich = Rich(ToGrpcStatus(test.status));
+    EXPECT_EQ(rich.code, grpc::StatusCode::NOT_FOUND) << test.status;
+    EXPECT_EQ(rich.resource_type, test.type) << test.status;
+    EXPECT_EQ(rich.resource_name, test.name) << test.status;
+  }
+}
+
+TEST(Status, FieldsAreRenamed) {
+  FieldErrors errors;
+  errors.Add("text", "bad");
+  errors.Add("other.text", "worse");
+  const RichStatus rich =
+      Rich(ToGrpcStatus(RenameField(errors.status(), "text", "turn.prompt.text")));
+  EXPECT_EQ(rich.message, "turn.prompt.text: bad (and 1 more)");
+  EXPECT_EQ(rich.violations.at("turn.prompt.text"), "bad");
+  EXPECT_EQ(rich.violations.at("other.text"), "worse");
+  EXPECT_TRUE(RenameField(absl::OkStatus(), "a", "b").ok());
+  EXPECT_EQ(RenameField(absl::InternalError("a"), "a", "b"), absl::InternalError("a"));
 }
 
 TEST(Status, UnknownFieldIsABadRequestToo) {
