@@ -238,6 +238,14 @@ int Chat(const Globals& globals, const ChatOptions& options) {
   bool first = true;
   const auto say = [&](const std::string& text) {
     v1::Turn turn = MakeTurn(options.turn);
+    // What names one version, one place or one turn is for the first line alone.
+    if (!first) {
+      turn.clear_request_id();
+      if (turn.has_session()) {
+        turn.mutable_session()->clear_expected_version();
+        turn.mutable_session()->clear_from_position();
+      }
+    }
     v1::ChatInput* chat = turn.mutable_chat();
     if (first && !options.system.empty()) {
       *chat->add_messages() = TextMessage(v1::ROLE_SYSTEM, options.system);

@@ -82,7 +82,15 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? tokend::tokctl::kDone : tokend::tokctl::kUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    // Nothing was taken from the command line when it is wrong.
+    globals.json = std::find(argv, argv + argc, std::string("--json")) != argv + argc;
+    if (globals.json) {
+      tokend::tokctl::PrintFailure(globals, error.what());
+    } else {
+      app.exit(error);
+    }
+    return tokend::tokctl::kUsage;
   }
   return action();
 }

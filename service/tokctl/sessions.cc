@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "service/tokctl/client.h"
 #include "service/tokctl/commands.h"
@@ -29,6 +30,13 @@ struct SessionOptions {
   bool pinned = false;
   bool allow_missing = false;
 };
+
+// Empty, or what is wrong. The server's own bound is a little tighter.
+std::string CheckSeconds(const std::string& text) {
+  double seconds = 0;
+  const bool good = absl::SimpleAtod(text, &seconds) && seconds >= 0 && seconds <= 3.2e8;
+  return good ? "" : "expected seconds, 0 to 3.2e8";
+}
 
 // A call of the session service: CALL(&context, request, &response).
 template <typename Request, typename Response>
@@ -287,7 +295,8 @@ void AddSessions(CLI::App* app, const Globals* globals, Action* action) {
   create->add_option("--kept-pages", o->kept_pages, "And the so many pages most attended to")
       ->needs(window)
       ->excludes(full_layers);
-  create->add_option("--idle-ttl", o->idle_ttl_seconds, "Delete after so many idle seconds");
+  create->add_option("--idle-ttl", o->idle_ttl_seconds, "Delete after so many idle seconds")
+      ->check(CheckSeconds);
   create->add_option("--history-tokens", o->history_tokens, "Newest tokens to remember; 0: all");
   create->add_flag("--pinned", o->pinned, "Keep its KV under memory pressure");
 

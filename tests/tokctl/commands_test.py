@@ -92,6 +92,14 @@ class CommandTest(DaemonTest):
                          stdin="And of Italy?\n\nThank you.\n")
         self.assertIn("sessions/chat/versions/2", lines.err)
         self.assertIn("sessions/chat/versions/3", lines.err)
+        # Version, place and handle are of the first line: the second goes on behind it.
+        self.ctl("chat", "--session", "chat", "--max-tokens", "4", "--expected-version", "3",
+                 "--from-position", "0", "--request-id", "first", stdin="Good day.\nAnd you?\n")
+        _, versions = self.json("sessions", "show", "chat")
+        second, first, *_ = versions["versions"]
+        self.assertEqual((first["number"], first["request_id"]), ("4", "first"))
+        self.assertNotEqual(second["request_id"], "first")
+        self.assertGreater(int(second["tokens"]), int(first["tokens"]))
         events = self.json("chat", "--max-tokens", "4", "--message", "Hello",
                            "--system", "Be brief.")
         self.assertIn("finished", events[-1])

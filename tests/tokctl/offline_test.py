@@ -104,11 +104,17 @@ class UsageTest(unittest.TestCase):
                 ("generate", "--prompt", "a", "--on-conflict", "fight"), ("sessions",),
                 ("sessions", "rollback", "a"), ("sessions", "create", "a", "--sinks", "4"),
                 ("tokenize",), ("detokenize", "one"), ("chat",), ("model", "--wait", "soon"),
-                ("model", "--wait", "-1s")):
+                ("model", "--wait", "-1s"),
+                *(("sessions", "create", "a", "--idle-ttl", ttl)
+                  for ttl in ("nan", "inf", "-inf", "1e300", "3.3e8", "-1", "soon"))):
             done = run(*arguments)
-            self.assertEqual(done.code, USAGE, arguments)
+            self.assertEqual((done.code, done.out), (USAGE, ""), arguments)
             self.assertTrue(done.err, arguments)
-            self.assertEqual(done.out, "", arguments)
+            for line in ((*arguments, "--json"), ("--json", *arguments)):
+                done = run(*line)
+                self.assertEqual((done.code, done.out), (USAGE, ""), line)
+                (error,) = json_lines(done.err)
+                self.assertTrue(error["message"], line)
 
     def test_options_that_would_have_no_effect(self):
         for option in (("--expected-version", "1"), ("--from-position", "1"),
