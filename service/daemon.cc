@@ -196,7 +196,7 @@ absl::Status Daemon::WaitForEnd() {
 
 void Daemon::Drain() {
   stopping_ = true;
-  NotifyStopping();
+  NotifyStopping(settings_.drain_timeout);
   health_.Shutdown();
   if (loader_.joinable()) loader_.join();
   if (env_.serving_or_null() == nullptr) return;

@@ -22,7 +22,11 @@ void NotifyLoading(absl::string_view status) {
 
 void NotifyReady() { Send("READY=1\nSTATUS=serving"); }
 
-void NotifyStopping() { Send("STOPPING=1\nSTATUS=draining"); }
+void NotifyStopping(absl::Duration drain_timeout) {
+  const absl::Duration extend = drain_timeout + absl::Seconds(5);
+  Send(absl::StrCat("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=",
+                    absl::ToInt64Microseconds(extend)));
+}
 
 Watchdog::Watchdog(base::Clock* clock) : clock_(clock), interval_(absl::InfiniteDuration()) {
   uint64_t usec = 0;

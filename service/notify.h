@@ -14,7 +14,8 @@ namespace tokend::service {
 // Still starting: shown as the unit's status, and asks for another minute.
 void NotifyLoading(absl::string_view status);
 void NotifyReady();
-void NotifyStopping();
+// Asks for as long as the running turns may take and some more.
+void NotifyStopping(absl::Duration drain_timeout);
 
 // The watchdog's heartbeat, at a third of the interval that systemd asks for.
 // Thread-safe.
