@@ -1,6 +1,7 @@
 """The Python examples, each as a user runs it."""
 
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -11,19 +12,10 @@ EXAMPLES = ROOT / "examples" / "python"
 NAMES = [name + suffix for name in ("stream", "barge_in", "fork", "reconnect")
          for suffix in ("", "_async")]
 HELPERS = {"setup", "tokend_client"}
-# Of the README, where `stubs` and imports come from.
-README = """
-from tokend_client import connect
-from tokend.v1 import generation_pb2 as g
-import sys
-stubs = connect(sys.argv[1])
-turn = g.Turn(prompt=g.TextInput(text="Hi"), stop=g.StopRules(max_output_tokens=1))
-print(sum(1 for _ in stubs.generation.Stream(g.StreamRequest(turn=turn))))
-assert stubs.sessions and stubs.model and stubs.admin
-"""
+ADDRESS = "127.0.0.1:50551"  # of the README
 
 
-class ExamplesTest(DaemonTest):
+class PythonTest(DaemonTest):
     MODEL = SMOLLM2
 
     def run_python(self, *command):
@@ -34,6 +26,8 @@ class ExamplesTest(DaemonTest):
         self.assertEqual(done.stderr, "")
         return done.stdout
 
+
+class ExamplesTest(PythonTest):
     def run_example(self, name):
         return self.run_python(EXAMPLES / f"{name}.py")
 
@@ -59,8 +53,19 @@ class ExamplesTest(DaemonTest):
                              r"(?s)Things to buy:.*sessions/note-\S+ is at version 2, \d+ tokens"
                              r"\n$")
 
+
+class ReadmeTest(PythonTest):
+    # A bound on the answer, which has none of its own.
+    FLAGS = (*DaemonTest.FLAGS, "--context", "1024")
+
     def test_readme(self):
-        self.assertGreaterEqual(int(self.run_python("-c", README)), 3)
+        """The README's own text, which talks to the usual address."""
+        (script,) = re.findall(r"(?ms)^```python\n(.*?)^```$", (ROOT / "README.md").read_text())
+        self.assertEqual(script.count(f'"{ADDRESS}"'), 1)
+        said = self.run_python("-c", script.replace(ADDRESS, self.daemon.address))
+        self.assertRegex(said, r"\w{3}")
+        session = self.session("sessions/robot-7")
+        self.assertEqual(session.version, 1)
 
 
 class SizeTest(unittest.TestCase):

@@ -130,5 +130,22 @@ class MetricsTest(DaemonTest):
         self.assertGreater(scrape["process_open_fds"][""], 5)
 
 
+class MemoryTest(DaemonTest):
+    MODEL = SMOLLM2
+    FLAGS = ("--threads", "2", "--context", "1024", "--kv-budget", "32MiB")
+
+    def test_resident_memory_is_what_was_planned(self):
+        """Weights, KV cache and a fixed rest: nothing of the model file beside them."""
+        turn = prompt_turn("One robot, two cameras, three boxes. " * 80)
+        turn.stop.max_output_tokens, turn.stop.ignore_end_of_text = 50, True
+        self.generate(turn)
+        scrape = self.daemon.scrape()
+        planned = scrape["tokend_device_memory_bytes"]
+        rest = scrape["process_resident_memory_bytes"][""]
+        rest -= planned["kind=weights"] + planned["kind=kv"]
+        print(f"resident beyond weights and KV cache: {rest / 1e6:.1f} MB", file=sys.stderr)
+        self.assertLess(rest, 60e6, planned)
+
+
 if __name__ == "__main__":
     main()
