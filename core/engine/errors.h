@@ -29,7 +29,7 @@ absl::Status ContextFull(int64_t context_tokens, int64_t needed_tokens);
 absl::Status KvPoolFull(absl::string_view message, std::optional<absl::Duration> retry_after);
 // INTERNAL, kBackendFailed, keeping the cause's message.
 absl::Status BackendFailed(const absl::Status& cause);
-// NOT_FOUND, kNoSuchResource.
+// NOT_FOUND, kNoSuchResource; metadata "resource_type", "resource_name".
 absl::Status NoSuchTurn(absl::string_view request_id);
 // OUT_OF_RANGE, kBadPosition: StopGeneration keeps more than was written.
 absl::Status KeepsTooMuch(int32_t keep_output_tokens, int32_t written);

@@ -13,10 +13,10 @@ namespace tokend::kv {
 
 // NOT_FOUND, NO_SUCH_RESOURCE; metadata "resource_name".
 absl::Status SessionNotFound(absl::string_view id);
-// The number was never given out.
+// The number was never given out; as before, and "resource_type".
 absl::Status VersionNotFound(absl::string_view id, int64_t version);
 
-// NOT_FOUND, VERSION_NOT_RETAINED; metadata "oldest_version".
+// NOT_FOUND, VERSION_NOT_RETAINED; metadata "oldest_version" and those of VersionNotFound.
 absl::Status VersionNotRetained(absl::string_view id, int64_t version, Version oldest);
 
 // ALREADY_EXISTS, SESSION_EXISTS; metadata "resource_name".
