@@ -46,11 +46,6 @@ absl::Status CheckOptions(const StoreOptions& options) {
   return check(options.digest_bits >= 0 && options.digest_bits <= 64, "digest_bits");
 }
 
-absl::Status CheckVersion(const Session& session, std::optional<int64_t> expected) {
-  if (!expected || *expected == static_cast<int64_t>(session.head())) return absl::OkStatus();
-  return VersionMismatch(*expected, session.head());
-}
-
 VersionInfo InfoOf(const Session& session, const VersionRecord& version) {
   return {.session_id = session.id,
           .number = version.number,
@@ -114,7 +109,7 @@ absl::Status SessionStore::DeleteSession(absl::string_view principal, absl::stri
   MutexLock lock(&state_->mu);
   const std::shared_ptr<Session> session = state_->Find(principal, id);
   if (session == nullptr) return allow_missing ? absl::OkStatus() : SessionNotFound(id);
-  TOKEND_RETURN_IF_ERROR(CheckVersion(*session, expected_version));
+  TOKEND_RETURN_IF_ERROR(state_->CheckExpected(*session, expected_version));
   state_->RemoveSession(session.get());
   state_->observer->OnSessionOp(SessionOp::kDelete);
   return absl::OkStatus();
@@ -155,10 +150,7 @@ absl::StatusOr<SessionInfo> SessionStore::Rollback(absl::string_view principal,
   const std::shared_ptr<Session> session = state_->Find(principal, id);
   if (session == nullptr) return SessionNotFound(id);
   TOKEND_ASSIGN_OR_RETURN(const VersionRecord* target, state_->FindVersion(*session, version));
-  if (absl::Status status = CheckVersion(*session, expected_version); !status.ok()) {
-    state_->observer->OnVersionConflict();
-    return status;
-  }
+  TOKEND_RETURN_IF_ERROR(state_->CheckExpected(*session, expected_version));
   if (!session->line.empty()) return SessionBusy(id);
   TOKEND_RETURN_IF_ERROR(state_->Fault(FaultPoint::kPublish));
   TOKEND_RETURN_IF_ERROR(state_->CheckRollback(*session, *target));

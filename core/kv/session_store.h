@@ -103,8 +103,9 @@ class WriterState;
 class Writer {
  public:
   Writer(StoreState* store, std::unique_ptr<WriterState> state);
-  // Leaves the line; the next writer becomes ready. A session that this line
-  // made (allow_missing) and that has no version yet is gone with its last writer.
+  // Leaves the line; the next writer becomes ready. A session that a writer made
+  // (allow_missing) and that has no version yet is gone with its last writer, those
+  // beside the line (kFork) included.
   ~Writer();
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;

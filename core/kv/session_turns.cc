@@ -39,6 +39,7 @@ absl::StatusOr<std::unique_ptr<Writer>> SessionStore::Admit(const WriteIntent& i
       TOKEND_ASSIGN_OR_RETURN(writer->fork, state_->AddFork(session, ""));
       writer->fork->reserved = true;
       writer->fork_id = writer->fork->id;
+      ++session.forks;
     } else {
       session.line.push_back(writer.get());
     }
@@ -57,11 +58,14 @@ Writer::~Writer() {
   Session* const fork = state_->fork.get();
   if (fork != nullptr && fork->reserved) store_->RemoveSession(fork);
   Session* const session = state_->session.get();
-  if (fork != nullptr) return;
-  session->line.remove(state_.get());
-  if (state_->started) session->pin_reserved = 0;
+  if (fork != nullptr) {
+    --session->forks;
+  } else {
+    session->line.remove(state_.get());
+    if (state_->started) session->pin_reserved = 0;
+  }
   session->last_use = store_->clock->Monotonic();
-  if (session->provisional && session->line.empty() && !session->deleted) {
+  if (session->provisional && !session->in_use() && !session->deleted) {
     store_->RemoveSession(session);
   }
 }
@@ -93,11 +97,7 @@ absl::StatusOr<std::unique_ptr<Branch>> SessionStore::Checkout(
     Session& session = *turn.session;
     if (session.deleted) return SessionDeleted(session.id);
     TOKEND_CHECK(turn.fork != nullptr || session.line.front() == &turn);
-    const std::optional<int64_t> expected = turn.intent.expected_version;
-    if (expected && *expected != static_cast<int64_t>(session.head())) {
-      state_->observer->OnVersionConflict();
-      return VersionMismatch(*expected, session.head());
-    }
+    TOKEND_RETURN_IF_ERROR(state_->CheckExpected(session, turn.intent.expected_version));
     base.tokens = from_position.value_or(session.tokens());
     const int64_t first = session.versions.empty()
                               ? 0

@@ -124,6 +124,13 @@ absl::StatusOr<const VersionRecord*> StoreState::FindVersion(const Session& sess
   return VersionNotRetained(session.id, *version, session.versions.front().number);
 }
 
+absl::Status StoreState::CheckExpected(const Session& session,
+                                       std::optional<int64_t> expected) const {
+  if (!expected || *expected == static_cast<int64_t>(session.head())) return absl::OkStatus();
+  observer->OnVersionConflict();
+  return VersionMismatch(*expected, session.head());
+}
+
 SessionInfo StoreState::Info(const Session& session) const {
   SessionInfo info = {.id = session.id,
                       .uid = session.uid,
@@ -184,9 +191,9 @@ void StoreState::DeleteIdle() {
   next_expiry_ = absl::InfiniteDuration();
   std::vector<std::shared_ptr<Session>> expired;
   for (const auto& [key, session] : sessions) {
-    if (!session->spec.idle_ttl || session->reserved) continue;
+    if (!session->spec.idle_ttl) continue;
     const absl::Duration expiry =
-        (session->line.empty() ? session->last_use : now) + *session->spec.idle_ttl;
+        (session->in_use() ? now : session->last_use) + *session->spec.idle_ttl;
     if (expiry <= now) {
       expired.push_back(session);
     } else {

@@ -57,17 +57,20 @@ struct Session {
 
   // Writers in order of arrival; the first may run.
   std::list<WriterState*> line;
+  int forks = 0;  // writers beside the line (kFork), which start from the head
   // Branches of it that are not parked. None: its KV can be had under pressure.
   int live_branches = 0;
   int64_t pin_reserved = 0;  // see SessionStore::ReservePin
   bool deleted = false;
   // Reserved by a kFork writer: no one sees it before its first version.
   bool reserved = false;
-  // Made by allow_missing: gone with its last writer unless a version came.
+  // Made by allow_missing: gone with its last writer or fork unless a version came.
   bool provisional = false;
 
   Version head() const { return versions.empty() ? Version::kNone : versions.back().number; }
   int64_t tokens() const { return versions.empty() ? 0 : versions.back().tokens; }
+  // Stays, however long since its last use.
+  bool in_use() const { return reserved || forks > 0 || !line.empty(); }
   bool keeps_kv() const { return spec.pinned || live_branches > 0; }
   // The lower, the sooner its KV is given up.
   std::pair<bool, absl::Duration> retire_order() const { return {!line.empty(), last_use}; }
@@ -128,6 +131,9 @@ class StoreState {
   // The head if `version` is absent; nullptr: the session has none yet.
   absl::StatusOr<const VersionRecord*> FindVersion(const Session& session,
                                                    std::optional<int64_t> version) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // VERSION_MISMATCH, which is counted, where another head is expected.
+  absl::Status CheckExpected(const Session& session, std::optional<int64_t> expected) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   SessionInfo Info(const Session& session) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   Node* Root(const Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);

@@ -232,13 +232,15 @@ void SessionModel::Leave(int index, const SessionCall& call, States* states) con
   SessionModel next = *this;
   if (!next.MayLeave(index, call)) return;
   const Turn& turn = next.turns_.at(index);
-  if (turn.fork.empty()) {
-    Session* const session = next.Alive(call.session, turn.incarnation);
-    if (session != nullptr) {
-      std::erase(session->line, index);
-      if (session->provisional && session->line.empty()) next.sessions_.erase(call.session);
-    }
-  } else {
+  Session* const session = next.Alive(call.session, turn.incarnation);
+  if (session != nullptr) {
+    std::erase(session->line, index);
+    const bool last = std::none_of(next.turns_.begin(), next.turns_.end(), [&](const auto& other) {
+      return other.first != index && other.second.incarnation == turn.incarnation;
+    });
+    if (session->provisional && last) next.sessions_.erase(call.session);
+  }
+  if (!turn.fork.empty()) {
     const Session* const fork = next.Alive(turn.fork, turn.fork_incarnation);
     if (fork != nullptr && fork->reserved) next.sessions_.erase(turn.fork);
   }

@@ -124,6 +124,12 @@ int Interpreter::Active(const Name& name, const std::string& uid) const {
   return static_cast<int>(writers.size());
 }
 
+bool Interpreter::InUse(const Name& name, const std::string& uid) const {
+  return std::any_of(turns_.begin(), turns_.end(), [&](const OpenTurn& turn) {
+    return turn.writer != nullptr && turn.writer->name == name && turn.writer->uid == uid;
+  });
+}
+
 int Interpreter::Reserved() const {
   std::set<const OpenWriter*> writers;
   for (const OpenTurn& turn : turns_) {

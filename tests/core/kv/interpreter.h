@@ -93,6 +93,7 @@ class Interpreter {
   ModelSession* FindModel(const OpenWriter& writer);  // if it is that incarnation
   OpenTurn* TurnOf(int operand);
   int Active(const Name& name, const std::string& uid) const;
+  bool InUse(const Name& name, const std::string& uid) const;  // by writers or forks
   int Reserved() const;
   bool AtLimit() const;
   // Whether `pages` more than are pinned by sessions but `name` break its principal's

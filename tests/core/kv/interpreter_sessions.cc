@@ -166,7 +166,7 @@ void Interpreter::Maintain() {
   for (auto at = sessions_.begin(); at != sessions_.end();) {
     const auto& [name, session] = *at;
     if (session.idle_ttl && session.last_use + *session.idle_ttl <= now() &&
-        Active(name, session.uid) == 0) {
+        !InUse(name, session.uid)) {
       ++coverage_.expired;
       forks_.erase(std::remove(forks_.begin(), forks_.end(), name), forks_.end());
       at = sessions_.erase(at);

@@ -164,9 +164,9 @@ void Interpreter::Leave(OpenTurn turn) {
   const OpenWriter writer = std::move(*turn.writer);
   turn.writer.reset();
   ModelSession* const session = FindModel(writer);
-  if (session == nullptr || !writer.fork_id.empty()) return;
+  if (session == nullptr) return;
   session->last_use = now();
-  if (session->provisional && Active(writer.name, writer.uid) == 0) sessions_.erase(writer.name);
+  if (session->provisional && !InUse(writer.name, writer.uid)) sessions_.erase(writer.name);
 }
 
 bool Interpreter::Commit(const Op& op) {

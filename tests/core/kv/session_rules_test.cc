@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/status_macros.h"
@@ -100,6 +101,43 @@ TEST(SessionStoreTest, IdleSessionsAreDeleted) {
   EXPECT_FALSE(harness.store().GetSession("p", "busy").ok());
   EXPECT_FALSE(harness.store().GetSession("p", "default").ok());
   harness.Audit();
+}
+
+TEST(SessionStoreTest, AForkThatBecomesASessionLaterExpiresToo) {
+  KvHarness harness;
+  ASSERT_TRUE(harness.store().CreateSession("p", "a", {.idle_ttl = absl::Seconds(10)}).ok());
+  const auto first = harness.Admit("a");
+  auto fork = harness.Admit("a", WriteIntent::OnConflict::kFork);
+  const std::string id = fork->fork_id();
+  auto branch = *harness.store().Checkout(fork.get(), {});
+  branch->Append({1, 2});
+  ASSERT_TRUE(harness.store().DeleteSession("p", "a", {}, false).ok());
+  harness.clock().Advance(absl::Seconds(11));
+  harness.store().Maintain();
+  ASSERT_TRUE(harness.store().Commit(fork.get(), std::move(branch), {.tokens = 2}).ok());
+  fork.reset();
+  harness.clock().Advance(absl::Seconds(9));
+  harness.store().Maintain();
+  EXPECT_TRUE(harness.store().GetSession("p", id).ok());
+  harness.clock().Advance(absl::Seconds(2));
+  harness.store().Maintain();
+  EXPECT_FALSE(harness.store().GetSession("p", id).ok());
+}
+
+TEST(SessionStoreTest, EveryCallThatExpectsAnotherVersionIsCounted) {
+  KvHarness harness;
+  ASSERT_TRUE(harness.Create("a").ok());
+  ASSERT_TRUE(harness.Turn("a", SomeTokens(5)).ok());
+  const auto writer = harness.Admit("a", WriteIntent::OnConflict::kQueue, 2);
+  EXPECT_EQ(GetErrorReason(harness.store().Checkout(writer.get(), {}).status()),
+            ErrorReason::kVersionMismatch);
+  EXPECT_EQ(harness.observer().conflicts, 1);
+  EXPECT_EQ(GetErrorReason(harness.store().Rollback("p", "a", 1, 2).status()),
+            ErrorReason::kVersionMismatch);
+  EXPECT_EQ(harness.observer().conflicts, 2);
+  EXPECT_EQ(GetErrorReason(harness.store().DeleteSession("p", "a", 2, false)),
+            ErrorReason::kVersionMismatch);
+  EXPECT_EQ(harness.observer().conflicts, 3);
 }
 
 TEST(SessionStoreTest, BadOptionsAndPoliciesAreNamed) {

@@ -128,6 +128,38 @@ TEST(WritersTest, AForkOutlivesItsSourceOnceItStarted) {
   harness.Audit();
 }
 
+TEST(WritersTest, ASessionStaysAsLongAsAForkWaits) {
+  KvHarness harness;
+  WriteIntent intent = {.principal = "p", .session_id = "a", .allow_missing = true};
+  intent.spec_if_missing = SessionSpec{.idle_ttl = absl::Seconds(10)};
+  auto maker = *harness.store().Admit(intent);
+  auto fork = harness.Admit("a", OnConflict::kFork);
+  maker.reset();
+  EXPECT_TRUE(fork->status().ok()) << fork->status();
+  auto branch = *harness.store().Checkout(fork.get(), {});
+  branch->Append({1, 2});
+  ASSERT_TRUE(harness.store().Commit(fork.get(), std::move(branch), {.tokens = 2}).ok());
+  const std::string id = fork->fork_id();
+  fork.reset();
+  EXPECT_FALSE(harness.store().GetSession("p", "a").ok()) << "it has no version";
+  EXPECT_EQ(harness.Read(id), Tokens({1, 2}));
+
+  auto first = harness.Admit(id);
+  fork = harness.Admit(id, OnConflict::kFork);
+  first.reset();
+  harness.clock().Advance(absl::Seconds(11));
+  harness.store().Maintain();
+  EXPECT_TRUE(fork->status().ok()) << fork->status();
+  fork.reset();
+  harness.clock().Advance(absl::Seconds(9));
+  harness.store().Maintain();
+  EXPECT_TRUE(harness.store().GetSession("p", id).ok());
+  harness.clock().Advance(absl::Seconds(2));
+  harness.store().Maintain();
+  EXPECT_FALSE(harness.store().GetSession("p", id).ok());
+  harness.Audit();
+}
+
 TEST(WritersTest, ExpectedVersionIsCheckedWhenTheTurnStarts) {
   KvHarness harness;
   ASSERT_TRUE(harness.Create("a").ok());
