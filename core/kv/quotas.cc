@@ -27,24 +27,37 @@ int64_t StoreState::CountHeads(absl::Span<const Session* const> held, const Clai
 }
 
 std::vector<const Session*> StoreState::Held(absl::string_view principal) {
-  std::vector<const Session*> held;
+  std::vector<const Session*> all;
   for (auto at = sessions.lower_bound({std::string(principal), ""}); at != sessions.end(); ++at) {
     if (at->first.first != principal) break;
-    if (!at->second->versions.empty()) held.push_back(at->second.get());
+    const Session* const session = at->second.get();
+    if (session->holds_kv()) all.push_back(session);
   }
   const auto later = [](const Session* a, const Session* b) {
     return std::tuple(a->keeps_kv(), a->retire_order()) >
            std::tuple(b->keeps_kv(), b->retire_order());
   };
-  std::sort(held.begin(), held.end(), later);
-  // The most that are within the quota together.
+  std::sort(all.begin(), all.end(), later);
   const int64_t quota = *Quota(principal);
-  size_t low = 0, high = held.size() + 1;
-  while (low + 1 < high) {
-    const size_t middle = low + (high - low) / 2;
-    (CountHeads(absl::MakeConstSpan(held).first(middle)) <= quota ? low : high) = middle;
+  std::vector<const Session*> held;
+  for (size_t next = 0; next < all.size();) {
+    const auto fits = [&](size_t count) {
+      std::vector<const Session*> more = held;
+      more.insert(more.end(), all.begin() + next, all.begin() + next + count);
+      return CountHeads(more) <= quota;
+    };
+    // As many of the next as fit together; the one behind them does not.
+    const size_t left = all.size() - next;
+    size_t low = 0, high = 1;
+    while (high <= left && fits(high)) low = high, high *= 2;
+    high = std::min(high, left + 1);
+    while (low + 1 < high) {
+      const size_t middle = low + (high - low) / 2;
+      (fits(middle) ? low : high) = middle;
+    }
+    held.insert(held.end(), all.begin() + next, all.begin() + next + low);
+    next += low + 1;
   }
-  held.resize(low);
   return held;
 }
 

@@ -226,8 +226,7 @@ std::optional<base::EvictionCause> StoreState::RetireIdle(absl::string_view prin
     return std::pair(!above_quota(session), session.retire_order());
   };
   for (const auto& [key, session] : sessions) {
-    if (session->versions.empty() || kept.count(session.get()) > 0) continue;
-    if (session->versions.back().claim.kind() != Claim::Kind::kStrong) continue;
+    if (!session->holds_kv() || kept.count(session.get()) > 0) continue;
     if (oldest == nullptr || order(*session) < order(*oldest)) oldest = session.get();
   }
   if (oldest == nullptr) return std::nullopt;

@@ -71,6 +71,9 @@ struct Session {
   int64_t tokens() const { return versions.empty() ? 0 : versions.back().tokens; }
   // Stays, however long since its last use.
   bool in_use() const { return reserved || forks > 0 || !line.empty(); }
+  bool holds_kv() const {
+    return !versions.empty() && versions.back().claim.kind() == Claim::Kind::kStrong;
+  }
   bool keeps_kv() const { return spec.pinned || live_branches > 0; }
   // The lower, the sooner its KV is given up.
   std::pair<bool, absl::Duration> retire_order() const { return {!line.empty(), last_use}; }
@@ -195,8 +198,9 @@ class StoreState {
   // Those of other principals that are within their quotas.
   std::vector<const Session*> Protected(absl::string_view principal)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Of a principal that has a quota: the sessions that are within it, those that
-  // would be given up last first.
+  // Of a principal that has a quota: the sessions that are within it. Each counts
+  // before those that would be given up sooner; one that is too large beside those
+  // before it counts for nothing.
   std::vector<const Session*> Held(absl::string_view principal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Pages reserved beyond those that the session pins now.
   int64_t PinGrowth(const Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);

@@ -98,6 +98,17 @@ TEST(QuotaTest, WhatIsAboveAQuotaGoesFirstAndNoMore) {
   EXPECT_EQ(Resident(&harness, "a", "2") + Resident(&harness, "a", "3"), 4);
 }
 
+TEST(QuotaTest, ASessionAboveTheQuotaCostsNoOtherItsProtection) {
+  KvHarness harness = Pool(12, {{"a", 4}});
+  for (const char* id : {"1", "2"}) Hold(&harness, "a", id, 2);
+  Hold(&harness, "a", "large", 5);
+  EXPECT_EQ(harness.store().ObtainablePages("b"), 8 * 3);
+  EXPECT_NE(Take(&harness, "b", 8), nullptr);
+  EXPECT_EQ(Resident(&harness, "a", "1"), 2);
+  EXPECT_EQ(Resident(&harness, "a", "2"), 2);
+  EXPECT_LT(Resident(&harness, "a", "large"), 5);
+}
+
 TEST(QuotaTest, APinnedSessionNeedsSomeQuota) {
   KvHarness harness = Pool(8, {{"a", 2}, {"z", 0}});
   const auto create = [&](const char* principal, const char* id) {

@@ -1,6 +1,7 @@
 // StoreAudit: what quotas keep from whom.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/kv/branch_state.h"
@@ -77,8 +78,8 @@ std::set<base::PageId> StoreAudit::KeptFrom(
   }
   for (const auto& [holder, quota] : state_->options.quota_pages) {
     if (holder == principal) continue;
-    // Its heads in the order in which they are given up, as long as there are too
-    // many pages.
+    // Its heads, last the one that is given up first, but for those that are too
+    // large beside the ones before.
     std::vector<size_t> held;
     for (size_t i = 0; i < owners.size(); ++i) {
       const Session* session = owners[i].session;
@@ -89,17 +90,15 @@ std::set<base::PageId> StoreAudit::KeptFrom(
         return std::tuple(owners[i].busy || owners[i].pinned, !owners[i].session->line.empty(),
                           owners[i].session->last_use);
       };
-      return order(a) < order(b);
+      return order(a) > order(b);
     });
-    for (size_t from = 0; from <= held.size(); ++from) {
-      std::set<base::PageId> all;
-      for (size_t i = from; i < held.size(); ++i) {
-        all.insert(owned[held[i]].begin(), owned[held[i]].end());
-      }
-      if (static_cast<int64_t>(all.size()) > quota) continue;
-      kept.insert(all.begin(), all.end());
-      break;
+    std::set<base::PageId> within;
+    for (const size_t i : held) {
+      std::set<base::PageId> all = within;
+      all.insert(owned[i].begin(), owned[i].end());
+      if (static_cast<int64_t>(all.size()) <= quota) within = std::move(all);
     }
+    kept.insert(within.begin(), within.end());
   }
   return kept;
 }
