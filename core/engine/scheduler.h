@@ -85,7 +85,6 @@ class Scheduler {
   void Start(Turn& turn, absl::Duration now);
   int64_t PositionsWithin(const kv::Branch& branch, int64_t pages) const;
   absl::Status NoRoom(const Turn& turn, int64_t positions, const kv::TurnRoom& room) const;
-  absl::Status ReservePin(Turn& turn, const kv::TurnRoom& room);
   int64_t LeastChunk() const;
 
   // parking.cc: who gives way when memory is short, and who comes back.

@@ -74,7 +74,8 @@ absl::Status Scheduler::FitInput(Turn& turn, const InputBase& base, PlacedInput*
   const int64_t context = options_.context_tokens;
   const kv::Branch& branch = *turn.branch;
   const bool commits = turn.writer != nullptr && turn.request.session->commit != CommitMode::kNever;
-  const kv::TurnRoom room = parts_.store->RoomFor(branch, commits ? turn.writer.get() : nullptr);
+  const kv::Writer* const writer = commits ? turn.writer.get() : nullptr;
+  const kv::TurnRoom room = parts_.store->RoomFor(branch, writer);
   const int64_t pages = std::min(room.pages, room.pin_pages.value_or(room.pages));
   const int64_t pool = PositionsWithin(branch, pages);
   // Behind a window a session may be longer than the context, but no turn.
@@ -106,7 +107,9 @@ absl::Status Scheduler::FitInput(Turn& turn, const InputBase& base, PlacedInput*
   } else {
     turn.limit = {left, windowed ? kv::FinishReason::kLength : kv::FinishReason::kContextFull};
   }
-  return ReservePin(turn, room);
+  const int64_t last = turn.output_position() + std::max<int64_t>(0, turn.limit.tokens - 1);
+  return parts_.store->Reserve(turn.branch.get(), writer, room,
+                               branch.PagesInAll(last, LeastChunk()));
 }
 
 // Why `positions` positions do not fit.
@@ -121,27 +124,6 @@ absl::Status Scheduler::NoRoom(const Turn& turn, int64_t positions,
     return KvPoolFull("base and input are larger than the whole KV pool", std::nullopt);
   }
   return KvPoolFull("base and input do not fit beside pinned sessions and quotas", kPinRetry);
-}
-
-// What the turn may pin in the end must leave each turn that was admitted as much
-// as it may need, however long this one takes.
-absl::Status Scheduler::ReservePin(Turn& turn, const kv::TurnRoom& room) {
-  if (!room.pinned) return absl::OkStatus();
-  const auto pages_of = [this](const Turn& which) {
-    const int64_t positions =
-        which.output_position() + std::max<int64_t>(0, which.limit.tokens - 1);
-    return which.branch->PagesInAll(positions, LeastChunk());
-  };
-  const int64_t pages = pages_of(turn);
-  const int64_t more = pages - room.pinned_pages;
-  for (const auto& other : running_) {
-    if (other->ended || more <= 0) continue;
-    if (parts_.store->RoomFor(*other->branch, nullptr).pages - more < pages_of(*other)) {
-      return KvPoolFull("this session would pin what a turn that was admitted may need", kPinRetry);
-    }
-  }
-  parts_.store->ReservePin(turn.writer.get(), pages);
-  return absl::OkStatus();
 }
 
 void Scheduler::Start(Turn& turn, absl::Duration now) {

@@ -61,6 +61,10 @@ class BranchState {
   void Park();
   bool parked() const { return !live_; }
 
+  // Pages that it may need in all; 0: its turn was not admitted. Under the store's mutex.
+  int64_t most_pages() const { return most_pages_; }
+  void SetMostPages(int64_t pages) { most_pages_ = pages; }
+
   // The claim that reaches all that this branch owns in the tree; but for what is
   // computed of a lead-in's sinks, which sinks_claim() reaches if it is not nullptr.
   const Claim& widest_claim() const {
@@ -150,7 +154,8 @@ class BranchState {
   int64_t peak_;  // see peak()
   bool matched_ = false;
   bool live_ = false;  // true except while parked
-  bool ran_ = false;   // Advance was called
+  int64_t most_pages_ = 0;
+  bool ran_ = false;  // Advance was called
 
   // From MatchPrefix on.
   Claim current_;  // on the last whole node below computed_

@@ -101,6 +101,12 @@ absl::Status PoolFull(int64_t needed_pages, int64_t total_pages) {
                          absl::StrCat("no room for ", needed_pages, " more KV pages"), info);
 }
 
+absl::Status PinTakesTooMuch() {
+  return base::MakeError(absl::StatusCode::kResourceExhausted,
+                         "this session would pin what a turn that was admitted may need",
+                         {.reason = ErrorReason::kKvPoolFull, .retry_after = kRetryAfter});
+}
+
 absl::Status QuotaExceeded(absl::string_view principal, int64_t needed_pages, int64_t quota_pages) {
   return base::MakeError(
       absl::StatusCode::kResourceExhausted,

@@ -41,6 +41,10 @@ absl::Status BadPosition(int64_t position, int64_t first_position, int64_t token
 // retry hint where the pool is smaller than the need.
 absl::Status PoolFull(int64_t needed_pages, int64_t total_pages);
 
+// RESOURCE_EXHAUSTED, KV_POOL_FULL: turns that were admitted may need what would be
+// pinned.
+absl::Status PinTakesTooMuch();
+
 // RESOURCE_EXHAUSTED, QUOTA_EXCEEDED; metadata "principal", "needed_pages",
 // "quota_pages". `needed_pages`: pinned by all of its sessions.
 absl::Status QuotaExceeded(absl::string_view principal, int64_t needed_pages, int64_t quota_pages);

@@ -16,13 +16,13 @@ std::optional<int64_t> StoreState::Quota(absl::string_view principal) const {
   return quota->second;
 }
 
-int64_t StoreState::CountHeads(absl::Span<const Session* const> held, const Claim* without) {
-  if (held.empty()) return 0;
-  std::vector<const Claim*> first;
+int64_t StoreState::CountHeads(absl::Span<const Session* const> held,
+                               absl::Span<const Session* const> more) {
   std::vector<NodeTree::Claimant> claims;
-  if (without != nullptr) first.push_back(without);
   for (const Session* session : held) claims.push_back({&session->versions.back().claim});
-  const NodeTree::Owned owned = tree.Count(first, claims, {});
+  for (const Session* session : more) claims.push_back({&session->versions.back().claim});
+  if (claims.empty()) return 0;
+  const NodeTree::Owned owned = tree.Count({}, claims, {});
   return owned.once + owned.shared;
 }
 
@@ -40,23 +40,18 @@ std::vector<const Session*> StoreState::Held(absl::string_view principal) {
   std::sort(all.begin(), all.end(), later);
   const int64_t quota = *Quota(principal);
   std::vector<const Session*> held;
-  for (size_t next = 0; next < all.size();) {
-    const auto fits = [&](size_t count) {
-      std::vector<const Session*> more = held;
-      more.insert(more.end(), all.begin() + next, all.begin() + next + count);
-      return CountHeads(more) <= quota;
-    };
+  for (absl::Span<const Session* const> left = all; !left.empty();) {
     // As many of the next as fit together; the one behind them does not.
-    const size_t left = all.size() - next;
     size_t low = 0, high = 1;
-    while (high <= left && fits(high)) low = high, high *= 2;
-    high = std::min(high, left + 1);
+    while (high <= left.size() && CountHeads(held, left.first(high)) <= quota)
+      low = high, high *= 2;
+    high = std::min(high, left.size() + 1);
     while (low + 1 < high) {
       const size_t middle = low + (high - low) / 2;
-      (fits(middle) ? low : high) = middle;
+      (CountHeads(held, left.first(middle)) <= quota ? low : high) = middle;
     }
-    held.insert(held.end(), all.begin() + next, all.begin() + next + low);
-    next += low + 1;
+    held.insert(held.end(), left.begin(), left.begin() + low);
+    left.remove_prefix(std::min(left.size(), low + 1));
   }
   return held;
 }
@@ -109,34 +104,55 @@ absl::Status StoreState::CheckPinQuota(absl::string_view principal, const Sessio
 }
 
 absl::Status StoreState::CheckRollback(const Session& session, const VersionRecord& target) {
-  const std::optional<int64_t> quota = Quota(session.principal);
-  if (!session.spec.pinned || !quota) return absl::OkStatus();
+  if (!session.spec.pinned) return absl::OkStatus();
   Claim claim = TakeCut(target, target.tokens);
-  const NodeTree::Claimant claims[] = {{&claim}};
-  const NodeTree::Owned owned = tree.Count({}, claims, {});
+  absl::Status status = CheckPin(session, claim);
   dead.push_back(std::move(claim));
-  const int64_t needed = PinnedPages(session.principal, &session) + owned.once + owned.shared;
-  return needed <= *quota ? absl::OkStatus() : QuotaExceeded(session.principal, needed, *quota);
+  return status;
 }
 
-TurnRoom StoreState::RoomFor(const BranchState& branch, const Session* commits_to) {
+absl::Status StoreState::CheckPin(const Session& session, const Claim& target) {
+  if (const std::optional<int64_t> quota = Quota(session.principal)) {
+    const NodeTree::Claimant claims[] = {{&target}};
+    const NodeTree::Owned owned = tree.Count({}, claims, {});
+    const int64_t needed = PinnedPages(session.principal, &session) + owned.once + owned.shared;
+    if (needed > *quota) return QuotaExceeded(session.principal, needed, *quota);
+  }
+  for (const BranchState* branch : branches) {
+    if (branch->most_pages() == 0) continue;
+    const int64_t left = PagesLeft(*branch, &session, &target);
+    if (left < branch->most_pages() && left < PagesLeft(*branch, nullptr, nullptr)) {
+      return PinTakesTooMuch();
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t StoreState::PagesLeft(const BranchState& branch, const Session* changed,
+                              const Claim* target) {
   const Session* const own = branch.base().session.get();
   std::set<const Session*> fixed;
   int64_t growth = 0;
   for (const auto& [key, session] : sessions) {
-    if (session.get() == own || !session->spec.pinned) continue;
+    if (session.get() == own || session.get() == changed || !session->spec.pinned) continue;
     if (!session->versions.empty()) fixed.insert(session.get());
     growth += PinGrowth(*session);
   }
   for (const Session* session : Protected(branch.base().principal)) fixed.insert(session);
   fixed.erase(own);
-  const std::vector<const Session*> claims(fixed.begin(), fixed.end());
-  TurnRoom room = {.total_pages = pool.total()};
+  fixed.erase(changed);
+  std::vector<NodeTree::Claimant> claims;
+  for (const Session* session : fixed) claims.push_back({&session->versions.back().claim});
+  if (target != nullptr) claims.push_back({target});
   // What the branch's base shares with them is no loss to it.
-  room.pages = pool.total() - growth - CountHeads(claims, &branch.widest_claim());
+  const Claim* const shared[] = {&branch.widest_claim()};
+  const NodeTree::Owned owned = tree.Count(shared, claims, {});
+  return pool.total() - growth - owned.once - owned.shared;
+}
+
+TurnRoom StoreState::RoomFor(const BranchState& branch, const Session* commits_to) {
+  TurnRoom room = {.total_pages = pool.total(), .pages = PagesLeft(branch, nullptr, nullptr)};
   if (commits_to == nullptr || !commits_to->spec.pinned) return room;
-  room.pinned = true;
-  room.pinned_pages = commits_to->versions.empty() ? 0 : CountHeads({&commits_to, 1});
   room.quota_pages = Quota(commits_to->principal);
   if (room.quota_pages) {
     room.pin_pages = *room.quota_pages - PinnedPages(commits_to->principal, commits_to);
@@ -144,16 +160,38 @@ TurnRoom StoreState::RoomFor(const BranchState& branch, const Session* commits_t
   return room;
 }
 
-TurnRoom SessionStore::RoomFor(const Branch& branch, const Writer* writer) {
-  base::MutexLock lock(&state_->mu);
-  const bool to_session = writer != nullptr && writer->state_->fork == nullptr;
-  return state_->RoomFor(*branch.state_, to_session ? writer->state_->session.get() : nullptr);
+absl::Status StoreState::Reserve(BranchState* branch, Session* commits_to, const TurnRoom& room,
+                                 int64_t pages) {
+  if (PagesLeft(*branch, nullptr, nullptr) < std::min(pages, room.pages)) {
+    return PoolFull(pages, pool.total());
+  }
+  if (commits_to != nullptr && commits_to->spec.pinned) {
+    const int64_t now = commits_to->versions.empty() ? 0 : CountHeads({&commits_to, 1});
+    for (const BranchState* other : branches) {
+      if (other == branch || other->most_pages() == 0 || pages <= now) continue;
+      const int64_t left = PagesLeft(*other, nullptr, nullptr) - (pages - now);
+      if (left < other->most_pages()) return PinTakesTooMuch();
+    }
+    commits_to->pin_reserved = pages;
+  }
+  branch->SetMostPages(pages);
+  return absl::OkStatus();
 }
 
-void SessionStore::ReservePin(Writer* writer, int64_t pages) {
+Session* SessionStore::Target(const Writer* writer) {
+  if (writer == nullptr || writer->state_->fork != nullptr) return nullptr;
+  return writer->state_->session.get();
+}
+
+TurnRoom SessionStore::RoomFor(const Branch& branch, const Writer* writer) {
   base::MutexLock lock(&state_->mu);
-  TOKEND_CHECK(writer->state_->fork == nullptr);
-  writer->state_->session->pin_reserved = pages;
+  return state_->RoomFor(*branch.state_, Target(writer));
+}
+
+absl::Status SessionStore::Reserve(Branch* branch, const Writer* writer, const TurnRoom& room,
+                                   int64_t pages) {
+  base::MutexLock lock(&state_->mu);
+  return state_->Reserve(branch->state_.get(), Target(writer), room, pages);
 }
 
 }  // namespace tokend::kv

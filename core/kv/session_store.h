@@ -51,9 +51,9 @@ struct StoreOptions {
   int max_sessions = 1024;
   int max_versions = 16;  // retained per session, the head included
   std::optional<absl::Duration> default_idle_ttl;
-  // By principal: the pages that its sessions may pin. As far as its heads stay
-  // within it, no other principal's turns take their pages. Absent: no bound, and
-  // no such protection.
+  // By principal: the pages that its sessions may pin. No other principal's turns
+  // take the pages of its heads that fit into them, those used last first. Absent: no
+  // bound, and no such protection.
   std::map<std::string, int64_t> quota_pages;
   // Tokens that a turn looks back at beside their KV. A session that forgets keeps
   // so many before its first position.
@@ -88,16 +88,15 @@ struct TurnRoom {
   // Less pins of other sessions, and what other principals hold within their
   // quotas.
   int64_t pages = 0;
-  // Where the turn's version will be pinned: what is pinned of its session now,
-  // and the most that its principal's quota leaves (absent: no quota).
-  bool pinned = false;
-  int64_t pinned_pages = 0;
+  // Where the turn's version will be pinned and its principal has a quota: the quota,
+  // and how much of it other sessions leave.
   std::optional<int64_t> quota_pages;
   std::optional<int64_t> pin_pages;
 };
 
 class StoreState;
 class WriterState;
+struct Session;
 
 // A turn's place in its session's line. Any thread; the store outlives it.
 class Writer {
@@ -155,7 +154,8 @@ class SessionStore {
   absl::StatusOr<SessionInfo> Fork(absl::string_view principal, absl::string_view source,
                                    std::optional<int64_t> version, absl::string_view id,
                                    std::optional<int64_t> end_position);
-  // The new version's parent is `version`.
+  // The new version's parent is `version`. A pinned session may not pin what turns
+  // that were admitted need (KV_POOL_FULL), nor more than the quota.
   absl::StatusOr<SessionInfo> Rollback(absl::string_view principal, absl::string_view id,
                                        int64_t version, std::optional<int64_t> expected_version);
   // Newest first; those below `before` (absent: from the head).
@@ -179,8 +179,11 @@ class SessionStore {
 
   // Ask before MatchPrefix. `writer`: what the turn will commit with, or nullptr.
   TurnRoom RoomFor(const Branch& branch, const Writer* writer);
-  // Until the writer ends, its pinned session counts as if it pinned so much.
-  void ReservePin(Writer* writer, int64_t pages);
+  // Admits a turn that may need `pages` in all: as long as the branch lives, no pin
+  // takes them. Where its own version will be pinned, the session counts until the
+  // writer ends as if it pinned so much. KV_POOL_FULL: another turn that was admitted
+  // may need that, or less is left than `room` says.
+  absl::Status Reserve(Branch* branch, const Writer* writer, const TurnRoom& room, int64_t pages);
 
   // The branch that the writer's turn runs on; the writer must be ready(). With
   // `from_position` the base is cut there. ABORTED: VERSION_MISMATCH,
@@ -211,6 +214,8 @@ class SessionStore {
  private:
   friend class StoreAudit;
   explicit SessionStore(std::unique_ptr<StoreState> state);
+  // Whose next version the turn's will be; nullptr: none that is there.
+  static Session* Target(const Writer* writer);
   std::unique_ptr<StoreState> state_;
 };
 

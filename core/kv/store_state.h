@@ -60,7 +60,7 @@ struct Session {
   int forks = 0;  // writers beside the line (kFork), which start from the head
   // Branches of it that are not parked. None: its KV can be had under pressure.
   int live_branches = 0;
-  int64_t pin_reserved = 0;  // see SessionStore::ReservePin
+  int64_t pin_reserved = 0;  // pages that the running turn may pin in the end
   bool deleted = false;
   // Reserved by a kFork writer: no one sees it before its first version.
   bool reserved = false;
@@ -168,18 +168,22 @@ class StoreState {
   // QUOTA_EXCEEDED where a session like this could pin nothing.
   absl::Status CheckPinQuota(absl::string_view principal, const SessionSpec& spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // QUOTA_EXCEEDED where the target would pin too much.
+  // QUOTA_EXCEEDED where the target would pin too much; KV_POOL_FULL where it would
+  // pin what a turn that was admitted may need.
   absl::Status CheckRollback(const Session& session, const VersionRecord& target)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Pinned or reserved by the principal's sessions but `except`.
   int64_t PinnedPages(absl::string_view principal, const Session* except)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   std::optional<int64_t> Quota(absl::string_view principal) const;
-  // Of the sessions' heads, less what `without` reaches as well.
-  int64_t CountHeads(absl::Span<const Session* const> held, const Claim* without = nullptr)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Of the sessions' heads together.
+  int64_t CountHeads(absl::Span<const Session* const> held,
+                     absl::Span<const Session* const> more = {}) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   TurnRoom RoomFor(const BranchState& branch, const Session* commits_to)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // See SessionStore::Reserve. `commits_to`: nullptr if to no session that is there.
+  absl::Status Reserve(BranchState* branch, Session* commits_to, const TurnRoom& room,
+                       int64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
  private:
   void Forget(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -193,6 +197,9 @@ class StoreState {
                                                 const std::set<const Session*>& kept)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
+  // Of CheckRollback, for a pinned session.
+  absl::Status CheckPin(const Session& session, const Claim& target)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Sessions that a turn of `principal` cannot take the KV of.
   std::set<const Session*> Kept(absl::string_view principal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Those of other principals that are within their quotas.
@@ -202,6 +209,10 @@ class StoreState {
   // before those that would be given up sooner; one that is too large beside those
   // before it counts for nothing.
   std::vector<const Session*> Held(absl::string_view principal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // What pins of other sessions and others' quotas leave the branch; as if `target`
+  // were the head of `changed`, where these are not nullptr.
+  int64_t PagesLeft(const BranchState& branch, const Session* changed, const Claim* target)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Pages reserved beyond those that the session pins now.
   int64_t PinGrowth(const Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 

@@ -85,6 +85,21 @@ TEST(QuotaTest, APinThatWouldBreakARunningTurnIsRefused) {
             kv::FinishReason::kLength);
 }
 
+TEST(QuotaTest, ARollbackThatWouldBreakARunningTurnIsRefused) {
+  Harness harness(Pool(8));
+  ASSERT_TRUE(harness.Run(Pinned("a", Tokens(60, 4)))->finished().has_value());
+  Request edit = Pinned("a", Tokens(10, 4, 6));
+  edit.session->from_position = 0;
+  ASSERT_TRUE(harness.Run(std::move(edit))->finished().has_value());
+  const auto runs = harness.Submit(Tokens(10, 90, 7));
+  harness.Step(3);
+  const absl::Status refused = harness.store().Rollback("p", "a", 1, {}).status();
+  EXPECT_EQ(base::GetErrorReason(refused), ErrorReason::kKvPoolFull) << refused;
+  harness.RunUntilIdle();
+  EXPECT_EQ(runs->finished()->reason, kv::FinishReason::kLength);
+  EXPECT_TRUE(harness.store().Rollback("p", "a", 1, {}).ok());
+}
+
 TEST(QuotaTest, WhatATurnWillPinIsReservedFromItsStart) {
   Harness harness(Pool(8));
   const auto pin = harness.Submit(Pinned("a", Tokens(10, 60)));

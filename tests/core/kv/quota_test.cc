@@ -144,6 +144,33 @@ TEST(QuotaTest, ARollbackMayNotPinMoreThanTheQuota) {
   harness.Audit();
 }
 
+TEST(QuotaTest, ARollbackMayNotPinWhatATurnNeeds) {
+  KvHarness harness = Pool(10, {});
+  ASSERT_TRUE(harness.store().CreateSession("p", "a", {.pinned = true}).ok());
+  ASSERT_TRUE(harness.Turn("a", SomeTokens(6 * 4)).ok());
+  ASSERT_TRUE(harness.Turn("a", SomeTokens(4, 2), 64, {}, 0).ok());
+  auto branch = harness.store().CheckoutEphemeral("p");
+  const TurnRoom room = harness.store().RoomFor(*branch, nullptr);
+  ASSERT_TRUE(harness.store().Reserve(branch.get(), nullptr, room, 5 * 3).ok());
+  const absl::Status refused = harness.store().Rollback("p", "a", 1, {}).status();
+  EXPECT_EQ(GetErrorReason(refused), ErrorReason::kKvPoolFull);
+  EXPECT_TRUE(base::GetErrorInfo(refused)->retry_after.has_value());
+  harness.store().Maintain();
+  harness.Audit();
+  // What both have is no loss.
+  branch = harness.store().CheckoutEphemeral("p");
+  branch->Append(SomeTokens(2 * 4 + 1));
+  branch->MatchPrefix();
+  ASSERT_EQ(branch->computed(), 2 * 4);
+  ASSERT_TRUE(harness.store().Reserve(branch.get(), nullptr, room, 6 * 3).ok());
+  EXPECT_TRUE(harness.store().Rollback("p", "a", 1, {}).ok());
+  // There is less now than that turn was told.
+  branch = harness.store().CheckoutEphemeral("p");
+  EXPECT_EQ(GetErrorReason(harness.store().Reserve(branch.get(), nullptr, room, 6 * 3)),
+            ErrorReason::kKvPoolFull);
+  harness.Audit();
+}
+
 TEST(QuotaTest, RoomIsWhatPinsAndQuotasLeave) {
   KvHarness harness = Pool(20, {{"a", 4}, {"b", 5}});
   Hold(&harness, "a", "1", 2);
@@ -154,7 +181,7 @@ TEST(QuotaTest, RoomIsWhatPinsAndQuotasLeave) {
   const TurnRoom room = harness.store().RoomFor(*other, nullptr);
   EXPECT_EQ(room.total_pages, 20 * 3);
   EXPECT_EQ(room.pages, (20 - 2 - 3 - 1) * 3);
-  EXPECT_FALSE(room.pinned);
+  EXPECT_FALSE(room.pin_pages.has_value());
   WriteIntent intent;
   intent.principal = "b";
   intent.session_id = "1";
@@ -163,11 +190,9 @@ TEST(QuotaTest, RoomIsWhatPinsAndQuotasLeave) {
     auto branch = *harness.store().Checkout(writer.get(), {});
     const TurnRoom own = harness.store().RoomFor(*branch, writer.get());
     EXPECT_EQ(own.pages, (20 - 2 - 1) * 3) << "its own pins are its own";
-    EXPECT_TRUE(own.pinned);
-    EXPECT_EQ(own.pinned_pages, 3 * 3);
     EXPECT_EQ(own.quota_pages, 5 * 3);
     EXPECT_EQ(own.pin_pages, 5 * 3);
-    harness.store().ReservePin(writer.get(), 5 * 3);
+    ASSERT_TRUE(harness.store().Reserve(branch.get(), writer.get(), own, 5 * 3).ok());
     EXPECT_EQ(harness.store().RoomFor(*other, nullptr).pages, (20 - 2 - 5 - 1) * 3);
     EXPECT_EQ(GetErrorReason(harness.store().CreateSession("b", "2", {.pinned = true}).status()),
               ErrorReason::kQuotaExceeded);
