@@ -25,12 +25,13 @@
 namespace tokend::engine {
 
 struct EngineOptions {
-  int max_running = 8;           // [1, 32]
+  int max_running = 8;           // [1, 32]; turns in a step
   int max_batch_tokens = 2048;   // rows of a step
   int prefill_chunk_tokens = 0;  // 0: as many as step_time_target allows
   int page_tokens = 16;          // the store's; the least that an automatic chunk is cut to
   absl::Duration step_time_target = absl::Milliseconds(50);
-  int max_queued = 64;  // beyond those that could run at once
+  // Beyond those that could run at once: turns that wait to start, or for their readers.
+  int max_queued = 64;
   absl::Duration stall_timeout = absl::Seconds(30);
   // So long after its Finished a turn is known to Stop; the newest 65,536 are.
   absl::Duration replay_window = absl::Minutes(2);

@@ -17,7 +17,7 @@ constexpr int64_t kTokensBetweenParks = 16;
 
 // Parks a running turn without a step or an end between them, beyond which pages
 // that should be there cannot be had.
-constexpr int kMostParksInVain = 4;
+constexpr size_t kMostParksInVain = 4;
 
 // Whether `a`, which started after `b`, is parked before it: the later one,
 // unless only the other waits for its reader.
@@ -31,7 +31,7 @@ bool Scheduler::ResumeParked() {
   for (const auto& parked : running_) {
     Turn& turn = *parked;
     if (turn.ended || !turn.parked()) continue;
-    if (turn.decoding() && !turn.sink->Writable()) continue;
+    if (!turn.has_place) continue;
     if (!FitsNow(turn)) return false;
     const int64_t most = turn.output_position() + turn.limit.tokens;
     const int64_t known = std::max(turn.output_position(), turn.branch->tokens());
@@ -124,7 +124,8 @@ bool Scheduler::FreePagesFor(Turn& turn, const absl::Status& cause) {
     }
   }
   TOKEND_CHECK(victim != nullptr);
-  if (!others || parks_in_vain_ > kMostParksInVain * options_.max_running) {
+  const auto most = std::max<size_t>(static_cast<size_t>(options_.max_running), running_.size());
+  if (!others || static_cast<size_t>(parks_in_vain_) > kMostParksInVain * most) {
     EndAlone(turn, cause);
     return false;
   }

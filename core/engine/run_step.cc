@@ -15,13 +15,30 @@ void Scheduler::PauseSlowReaders(absl::Duration now) {
     const absl::Duration blocked = turn->sink->BlockedSince();
     if (blocked != absl::InfiniteDuration() && now - blocked >= options_.stall_timeout) {
       Fail(*turn, ReaderTooSlow(now - blocked));
-      continue;
+    } else if (turn->decoding() && !turn->sink->Writable()) {
+      turn->has_place = false;
+    }
+  }
+  // Whose reader is back goes on in the order of the starts, before anybody new starts.
+  int places = FreePlaces();
+  for (const auto& turn : running_) {
+    if (turn->ended) continue;
+    if (!turn->has_place && places > 0 && turn->sink->Writable()) {
+      turn->has_place = true;
+      --places;
     }
     if (!turn->decoding() || !turn->awake()) continue;
     auto phase = turn->rows_left() > 1 ? PhaseTimer::kPrefill : PhaseTimer::kDecode;
-    if (!turn->sink->Writable()) phase = PhaseTimer::kParked;
+    if (!turn->has_place) phase = PhaseTimer::kParked;
     if (phase != turn->timer.phase()) turn->timer.Enter(phase, now);
   }
+}
+
+int Scheduler::FreePlaces() const {
+  const auto taken = std::count_if(running_.begin(), running_.end(), [](const auto& turn) {
+    return !turn->ended && turn->has_place;
+  });
+  return options_.max_running - static_cast<int>(taken);
 }
 
 void Scheduler::Plan() {

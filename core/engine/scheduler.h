@@ -101,6 +101,7 @@ class Scheduler {
   // run_step.cc: one step.
   void Plan();
   void PauseSlowReaders(absl::Duration now);
+  int FreePlaces() const;
   absl::Status Prepare();
   absl::Status PrepareTurn(Turn& turn, int* rows);
   void FinishStep(const ops::StepOutput& output, absl::Duration took);

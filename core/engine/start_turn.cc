@@ -21,7 +21,7 @@ void Scheduler::StartWaiting() {
   // Or a parked turn might never find enough.
   if (!ResumeParked()) return;
   for (size_t i = 0; i < waiting_.size();) {
-    if (static_cast<int>(running_.size()) >= options_.max_running) return;
+    if (FreePlaces() <= 0) return;
     Turn& turn = *waiting_[i];
     // A turn that waits for its session's writer holds up nobody else.
     if (turn.writer != nullptr && !turn.writer->ready()) {
@@ -133,6 +133,7 @@ void Scheduler::Start(Turn& turn, absl::Duration now) {
     turn.branch->ReadTokens(std::max<int64_t>(0, end - ops::kPenaltyWindowTokens), end, &tokens_);
     turn.penalties.AddContext(tokens_);
   }
+  turn.has_place = true;
   turn.prepared = {};
   turn.branch->Reserve(turn.output_position() + turn.limit.tokens);
   turn.output_tokens.reserve(static_cast<size_t>(turn.limit.tokens));

@@ -62,6 +62,9 @@ struct Turn {
   bool prompt_told = false;  // Observer::OnPrompt
   int64_t safe_until = 0;    // tokens of the branch; it is not parked before
   int64_t pages_to_fit = 0;  // while parked: obtainable pages below which it cannot resume
+  // One of max_running turns that steps are made of; not while its reader is slow, and
+  // until there is a place again.
+  bool has_place = false;
   bool ended = false;
 
   // Position of the first output token.
@@ -69,7 +72,7 @@ struct Turn {
   bool decoding() const { return !output_tokens.empty(); }
   // Its branch was parked: it waits for memory.
   bool parked() const { return branch != nullptr && branch->parked(); }
-  // It waits for its reader and keeps its pages.
+  // It waits for its reader, or then for its place, and keeps its pages.
   bool paused() const { return !parked() && timer.phase() == PhaseTimer::kParked; }
   // Holds pages and may run, or would if its reader let it.
   bool awake() const { return !ended && !parked(); }

@@ -24,8 +24,8 @@ absl::Status TurnRegistry::Reserve(const std::string& key, absl::string_view req
   base::MutexLock lock(&mu_);
   if (drain_deadline_.has_value()) return Draining();
   if (active_.contains(key)) return RequestIdRuns(request_id);
-  const int free_places = std::max(0, limits_.max_running - counts_.running);
-  if (counts_.waiting >= limits_.max_queued + free_places) {
+  // Turns that wait for their readers may be beside max_running others.
+  if (counts_.waiting + counts_.running >= limits_.max_queued + limits_.max_running) {
     return QueueFull(counts_.waiting, RetryAfter());
   }
   Active active;

@@ -77,6 +77,36 @@ TEST(QueueTest, TurnsStartInTheOrderOfArrival) {
   }
 }
 
+TEST(QueueTest, SlowReadersKeepNobodyWaiting) {
+  const auto request = [](int which) { return TokensRequest({5 + which, 9}, 20); };
+  std::vector<std::vector<int32_t>> alone;
+  for (int i = 0; i < 5; ++i) alone.push_back(Harness().Run(request(i))->tokens());
+  Harness harness(Options(2, 3));
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (int i = 0; i < 2; ++i) sinks.push_back(harness.Submit(request(i)));
+  harness.Step(5);
+  for (const auto& slow : sinks) slow->SetWritable(false);
+  sinks.push_back(harness.Run(request(2)));
+  EXPECT_TRUE(sinks[2]->finished().has_value());
+  // They count as if they waited.
+  for (int i = 3; i < 5; ++i) sinks.push_back(harness.Submit(request(i)));
+  const auto last = harness.Submit(request(0));
+  EXPECT_EQ(base::GetErrorReason(harness.TrySubmit(request(0))), ErrorReason::kQueueFull);
+  harness.Step(5);
+  EXPECT_EQ(sinks[4]->tokens().size(), 5u);
+  const size_t before = harness.counts().steps.size();
+  for (int i = 0; i < 2; ++i) sinks[i]->SetWritable(true);
+  harness.RunUntilIdle();
+  for (size_t i = 0; i < sinks.size(); ++i) EXPECT_EQ(sinks[i]->tokens(), alone[i]) << i;
+  EXPECT_EQ(last->tokens(), alone[0]);
+  // Two at a time; those who came back wait for a place, and go before the last.
+  const auto counts = harness.counts();
+  for (size_t i = before; i < counts.steps.size(); ++i) {
+    EXPECT_LE(counts.steps[i].decode_tokens + counts.steps[i].prefill_tokens, 2 + 1);
+  }
+  EXPECT_EQ(counts.steps.size() - before, 15u + 15u + 20u);
+}
+
 TEST(QueueTest, AnIdThatStillRunsIsRefusedAndAnEndedOneIsNot) {
   Harness harness;
   Request request = TokensRequest({5}, 10);
