@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +23,10 @@ namespace {
 using namespace ::tokend::testing;  // NOLINT
 using base::ErrorReason;
 
+// Those of kv::FaultPoint first.
 enum class Where { kTakePages, kAddSession, kSealNode, kPublish, kForward, kCopy, kNowhere };
+
+static_assert(static_cast<int>(Where::kPublish) == static_cast<int>(kv::FaultPoint::kPublish));
 
 struct Fault {
   Where where = Where::kNowhere;
@@ -31,24 +35,24 @@ struct Fault {
 };
 
 constexpr int kMostSteps = 3000;
+constexpr int kPageTokens = 16;
 constexpr kv::RetentionPolicy kWindow = {kv::RetentionPolicy::Kind::kSlidingWindow, 2, 20};
+constexpr kv::RetentionPolicy kForgetful = {kv::RetentionPolicy::Kind::kSlidingWindow, 2, 6};
+constexpr kv::RetentionPolicy kHeavy = {kv::RetentionPolicy::Kind::kHeavyHitters, 2, 9, 0, 1, 16};
 constexpr int kAll = 1 << 16;  // more tokens than there are
+
+kv::SessionSpec SpecOf(const std::string& id) {
+  if (id == "b") return {.retention = kWindow};
+  if (id == "h") return {.retention = kForgetful, .history_tokens = 16};
+  if (id == "k") return {.retention = kHeavy};
+  return {};
+}
 
 class Story {
  public:
   explicit Story(const Fault& fault) : fault_(fault), harness_(Options()) {
     harness_.tags().on_fault = [this](kv::FaultPoint point) {
-      switch (point) {
-        case kv::FaultPoint::kTakePages:
-          return Strike(Where::kTakePages);
-        case kv::FaultPoint::kAddSession:
-          return Strike(Where::kAddSession);
-        case kv::FaultPoint::kSealNode:
-          return Strike(Where::kSealNode);
-        case kv::FaultPoint::kPublish:
-          return Strike(Where::kPublish);
-      }
-      return absl::OkStatus();
+      return Strike(static_cast<Where>(point));
     };
     harness_.backend().on_forward = [this](const ops::StepBatch&) {
       return Strike(Where::kForward);
@@ -56,7 +60,7 @@ class Story {
     if (fault_.where == Where::kCopy) harness_.backend().fail_copy_in = fault_.nth;
   }
 
-  // Two sessions, one with a window, and a fork, in a pool for one or two turns.
+  // Sessions of each kind, one that forgets, and a fork, in a pool for one or two turns.
   void Tell() {
     Submit("a", 20, 20);
     Settle();
@@ -67,6 +71,11 @@ class Story {
     Submit("c", 25, 60);
     Submit("b", 30, 20);
     Settle();
+    for (const int input : {150, 30}) {
+      Submit("h", input, 5);
+      Submit("k", 25, 15);
+      Settle();
+    }
     CommitPart();
     Change("a", harness_.store().Rollback("p", "a", 1, std::nullopt));
     Submit("a", 5, 10);
@@ -77,6 +86,9 @@ class Story {
     Submit("", 9 * 16, 2);
     Settle();
     Submit("b", 5, 15);
+    Settle();
+    Submit("h", 5, 5);
+    Submit("k", 5, 5);
     Settle();
     CheckVersions();
   }
@@ -95,7 +107,7 @@ class Story {
       }
       harness_.scheduler().WaitUntilEmpty();
     } else {
-      for (const char* id : {"a", "b", "c", "d", ""}) {
+      for (const char* id : {"a", "b", "c", "d", "h", "k", ""}) {
         const auto sink = Submit(id, 5, 5);
         ASSERT_NE(sink, nullptr);
         Settle();
@@ -125,8 +137,10 @@ class Story {
 
   static HarnessOptions Options() {
     HarnessOptions options;
+    options.backend.page_tokens = kPageTokens;
     options.pages = 3 * 10;
     options.engine.prefill_chunk_tokens = 9;
+    options.look_back_tokens = 4;
     return options;
   }
 
@@ -152,7 +166,7 @@ class Story {
     Request request = TokensRequest(std::move(tokens), output);
     if (id.empty()) return request;
     request.session = OnSession(id);
-    if (id == "b") request.session->spec_if_missing.retention = kWindow;
+    request.session->spec_if_missing = SpecOf(id);
     return request;
   }
 
@@ -164,6 +178,7 @@ class Story {
       request.session->from_position = from_position;
       request.session->commit = commit;
     }
+    const Tokens input_tokens = std::get<TokenInput>(request.input).ids;
     auto sink = std::make_shared<RecordingSink>();
     ++submitted_;
     const absl::Status status = harness_.scheduler().Submit(std::move(request), sink);
@@ -172,7 +187,7 @@ class Story {
       EXPECT_FALSE(sink->ended());
       return nullptr;
     }
-    running_.push_back({id, sink});
+    running_.push_back({id, input_tokens, sink});
     return sink;
   }
 
@@ -185,14 +200,22 @@ class Story {
 
   void Settle() {
     EXPECT_LT(harness_.RunUntilIdle(kMostSteps), kMostSteps) << "it never ends";
-    for (const auto& [id, sink] : running_) {
+    for (const auto& [id, input, sink] : running_) {
       ASSERT_TRUE(sink->ended());
       if (sink->failed().has_value()) {
         if (!absl::IsCancelled(*sink->failed())) ExpectDue(*sink->failed());
         continue;
       }
       recomputed_ += sink->finished()->usage.recomputed_tokens;
-      if (!id.empty()) Learn(id, sink->started()->output_position);
+      if (id.empty()) continue;
+      // A session that forgets does so at once.
+      const int64_t first = sink->started()->output_position;
+      Tokens& head = heads_[id];
+      head.resize(static_cast<size_t>(first) - input.size());
+      head.insert(head.end(), input.begin(), input.end());
+      const Tokens output = sink->tokens();
+      head.insert(head.end(), output.begin(), output.end());
+      Learn(id, first);
     }
     running_.clear();
     Audit();
@@ -229,21 +252,29 @@ class Story {
   void Learn(const std::string& id, int64_t first) {
     const auto slice = harness_.store().ReadTokens("p", id, std::nullopt, std::nullopt, kAll);
     if (!slice.ok()) return ExpectDue(slice.status());
+    const Tokens tokens = Whole(*slice, heads_[id]);
+    heads_[id] = tokens;
     const auto key = std::make_pair(id, static_cast<int64_t>(slice->version));
-    if (!versions_.emplace(key, slice->tokens).second) return;
-    ops::AttentionMask mask;
-    if (id == "b") {
-      mask.sink_tokens = kWindow.sink_tokens;
-      mask.window_tokens = kWindow.window_tokens;
-    }
-    FakeReference reference(kVocabulary, std::vector<ops::AttentionMask>(3, mask));
-    reference.Append(slice->tokens);
+    if (!versions_.emplace(key, tokens).second) return;
+    const kv::RetentionPolicy policy = SpecOf(id).retention;
+    FakeReference reference(kVocabulary, std::vector<ops::AttentionMask>(3, policy.Mask(0, 0)),
+                            {policy.sink_tokens, policy.window_tokens, policy.kept_pages,
+                             policy.epoch_tokens, kPageTokens});
+    reference.Append(tokens);
     const int vocabulary = std::min(kVocabulary, TinyTokenizer().vocabulary_size());
     for (int64_t p = first; p < reference.size(); ++p) {
       const std::vector<float> logits = reference.Logits(p - 1);
       const auto best = std::max_element(logits.begin(), logits.begin() + vocabulary);
-      ASSERT_EQ(slice->tokens[p], best - logits.begin()) << id << ", position " << p;
+      ASSERT_EQ(tokens[p], best - logits.begin()) << id << ", position " << p;
     }
+  }
+
+  // With what the session has forgotten of `known`.
+  static Tokens Whole(const kv::TokenSlice& slice, const Tokens& known) {
+    Tokens tokens = known;
+    tokens.resize(static_cast<size_t>(slice.start));
+    tokens.insert(tokens.end(), slice.tokens.begin(), slice.tokens.end());
+    return tokens;
   }
 
   // All that was told, with the same tokens, and nothing else.
@@ -255,9 +286,9 @@ class Story {
       ASSERT_TRUE(versions.ok()) << versions.status();
       for (const kv::VersionInfo& version : *versions) {
         const auto number = static_cast<int64_t>(version.number);
-        const auto slice = harness_.store().ReadTokens("p", session.id, number, 0, kAll);
+        const auto slice = harness_.store().ReadTokens("p", session.id, number, {}, kAll);
         ASSERT_TRUE(slice.ok()) << slice.status();
-        found[{session.id, number}] = slice->tokens;
+        found[{session.id, number}] = Whole(*slice, versions_[{session.id, number}]);
       }
     }
     EXPECT_EQ(found, versions_);
@@ -290,8 +321,14 @@ class Story {
   int failures_ = 0;
   int partial_ = 0;
   int64_t recomputed_ = 0;
-  std::vector<std::pair<std::string, std::shared_ptr<RecordingSink>>> running_;
+  struct Running {
+    std::string id;
+    Tokens input;
+    std::shared_ptr<RecordingSink> sink;
+  };
+  std::vector<Running> running_;
   std::map<std::pair<std::string, int64_t>, Tokens> versions_;
+  std::map<std::string, Tokens> heads_;  // as they were told last
 };
 
 TEST(FaultTest, TheStoryHasAllThatCanFail) {
@@ -302,6 +339,7 @@ TEST(FaultTest, TheStoryHasAllThatCanFail) {
   EXPECT_GT(story.harness().scheduler().parks(), 0);
   EXPECT_GT(story.harness().backend().copied_pages(), 0);
   EXPECT_GT(story.recomputed(), 0);
+  EXPECT_GT(story.harness().store().GetSession("p", "h")->first_position, 0);
   story.GoOn();
 }
 

@@ -234,6 +234,7 @@ Harness::Harness(const HarnessOptions& options)
   store.model_fingerprint = "fake";
   store.share_prefixes = options.share_prefixes;
   store.max_versions = options.max_versions;
+  store.look_back_tokens = options.look_back_tokens;
   store.local_windows = options.local_windows;
   store.quota_pages = options.quota_pages;
   store.hooks = &tags_;

@@ -87,7 +87,9 @@ class CountingObserver : public base::Observer {
   void OnSessionOp(base::SessionOp) override {}
   void OnVersionConflict() override {}
   void OnPageCopies(int64_t) override {}
-  void OnEvictedPages(base::EvictionCause, int64_t) override {}
+  void OnEvictedPages(base::EvictionCause cause, int64_t pages) override {
+    if (on_evicted) on_evicted(cause, pages);
+  }
   void OnPrefixQuery(int64_t, int64_t) override {}
   void OnRecomputedTokens(int64_t) override {}
 
@@ -104,6 +106,9 @@ class CountingObserver : public base::Observer {
   };
   Counts counts() const;
 
+  // Told of evictions, with the store's mutex held.
+  std::function<void(base::EvictionCause, int64_t)> on_evicted;
+
  private:
   mutable base::Mutex mu_;
   Counts counts_ ABSL_GUARDED_BY(mu_);
@@ -115,6 +120,7 @@ struct HarnessOptions {
   FakeBackendOptions backend = {.vocabulary_size = kVocabulary};
   bool share_prefixes = false;
   int max_versions = 16;
+  int64_t look_back_tokens = kv::StoreOptions().look_back_tokens;
   std::map<std::string, int64_t> quota_pages;
   std::vector<int64_t> local_windows;
   // In place of the fake one, with its arena; `backend` must describe it.
@@ -133,6 +139,7 @@ class Harness {
   FakeBackend& backend() { return backend_; }  // unused beside a real one
   ShadowTags& tags() { return tags_; }
   base::ManualClock& clock() { return clock_; }
+  CountingObserver& observer() { return observer_; }
   CountingObserver::Counts counts() const { return observer_.counts(); }
   engine::Engine::Parts parts();
 
