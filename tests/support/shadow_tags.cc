@@ -35,6 +35,7 @@ void ShadowTags::OnTaken(base::PageId page, const kv::PageTag& tag) {
   at.live = true;
   at.tag = tag;
   ++at.generation;
+  if (on_page_taken) on_page_taken(page, tag);
 }
 
 void ShadowTags::OnAttached(base::PageId page, const kv::Node& node) {
@@ -54,6 +55,7 @@ void ShadowTags::OnFreed(base::PageId page) {
   at.live = false;
   at.node = nullptr;
   if (on_freed_) on_freed_(page);
+  if (on_page_freed) on_page_freed(page, at.tag);
 }
 
 void ShadowTags::OnCut(const kv::Node& node) {

@@ -33,6 +33,8 @@ class ShadowTags : public ops::Backend, public kv::StoreHooks {
   void OnCut(const kv::Node& node) override;
   absl::Status Fault(kv::FaultPoint point) override;
 
+  // Told of each page, with the store's mutex held, and what it was taken for.
+  std::function<void(base::PageId, const kv::PageTag&)> on_page_taken, on_page_freed;
   // Told of each cut.
   std::function<void(const kv::Node&)> on_cut;
   // What fails at these points; may be called on any thread.

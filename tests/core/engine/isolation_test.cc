@@ -1,7 +1,8 @@
 // Two principals whose sessions begin alike and go on with tokens of their own.
 #include <gtest/gtest.h>
 
-#include <array>
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -11,16 +12,21 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/observer.h"
 #include "tests/core/engine/harness.h"
+#include "tests/core/kv/store_audit.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/shadow_tags.h"
 
 namespace tokend::engine {
 namespace {
 
 using namespace ::tokend::testing;  // NOLINT
 
-constexpr int kSessions = 8;  // the first half is one principal's
+constexpr int kSessions = 8;  // the first half is one principal's, of each policy one
 constexpr int64_t kContext = 160;
+constexpr int kPageTokens = 8;
+constexpr int kLayers = 3;
 
 std::string Principal(int session) { return session < kSessions / 2 ? "ann" : "bob"; }
 std::string SessionName(int session) { return absl::StrCat("s", session % (kSessions / 2)); }
@@ -28,9 +34,74 @@ int32_t Canary(int session) { return kFirstByte + 'A' + session; }
 std::vector<int32_t> CommonStart() { return ByteTokens("Both begin with this!"); }
 
 kv::RetentionPolicy Policy(int session) {
-  if (session % 2 == 0) return {};
-  return {kv::RetentionPolicy::Kind::kSlidingWindow, 2, 9};
+  using Kind = kv::RetentionPolicy::Kind;
+  switch (session % 4) {
+    case 1:
+      return {Kind::kSlidingWindow, 2, 9};
+    case 2:
+      return {Kind::kLayered, 2, 9, 1};
+    case 3:
+      return {Kind::kHeavyHitters, 2, 9, 0, 2, kPageTokens};
+    default:
+      return {};
+  }
 }
+
+FakeReference ReferenceOf(int session) {
+  const kv::RetentionPolicy policy = Policy(session);
+  std::vector<ops::AttentionMask> masks;
+  for (int layer = 0; layer < kLayers; ++layer) masks.push_back(policy.Mask(layer, 0));
+  FakeReference reference(kVocabulary, std::move(masks),
+                          {policy.sink_tokens, policy.window_tokens, policy.kept_pages,
+                           policy.epoch_tokens, kPageTokens});
+  reference.Append(CommonStart());
+  reference.Append(std::vector<int32_t>(2 * kContext, Canary(session)));
+  return reference;
+}
+
+// Pages of one principal's KV that were evicted and then taken for the other while
+// both had sessions, by what they were evicted for.
+class Crossings {
+ public:
+  explicit Crossings(Harness* harness) : harness_(harness) {
+    kv::StoreAudit audit(&harness->store());
+    for (int session = 0; session < kSessions; ++session) {
+      owners_[audit.RootDigest(Principal(session), Policy(session))] = Principal(session);
+    }
+    harness->tags().on_page_freed = [this](base::PageId page, const kv::PageTag& tag) {
+      freed_.emplace_back(page, owners_.at(tag.root));
+    };
+    harness->observer().on_evicted = [this](base::EvictionCause cause, int64_t pages) {
+      ASSERT_LE(pages, static_cast<int64_t>(freed_.size()));
+      for (auto at = freed_.end() - pages; at != freed_.end(); ++at) {
+        evicted_[at->first] = {cause, at->second};
+      }
+      freed_.clear();
+    };
+    harness->tags().on_page_taken = [this](base::PageId page, const kv::PageTag& tag) {
+      const auto found = evicted_.find(page);
+      if (found == evicted_.end()) return;
+      const auto& [cause, owner] = found->second;
+      if (both_hold && owner != owners_.at(tag.root)) ++counts[cause];
+      evicted_.erase(found);
+    };
+  }
+
+  ~Crossings() {
+    harness_->tags().on_page_freed = nullptr;
+    harness_->tags().on_page_taken = nullptr;
+    harness_->observer().on_evicted = nullptr;
+  }
+
+  bool both_hold = false;
+  std::map<base::EvictionCause, int64_t> counts;
+
+ private:
+  Harness* const harness_;
+  std::map<uint64_t, std::string> owners_;                   // by root
+  std::vector<std::pair<base::PageId, std::string>> freed_;  // since the last eviction
+  std::map<base::PageId, std::pair<base::EvictionCause, std::string>> evicted_;
+};
 
 // A model that repeats its last token, so that each turn says its session's alone;
 // that it looked at no other's KV shows in the values that logits come from.
@@ -39,11 +110,7 @@ class Fuzz {
   explicit Fuzz(uint64_t seed) : rng_(seed), harness_(Options(seed)) {
     harness_.SetStepTime(absl::Milliseconds(3), absl::Microseconds(50));
     for (int session = 0; session < kSessions; ++session) {
-      ops::AttentionMask mask;
-      if (Policy(session).kind == kv::RetentionPolicy::Kind::kSlidingWindow) mask = {2, 9};
-      references_.emplace_back(kVocabulary, std::vector<ops::AttentionMask>(3, mask));
-      references_.back().Append(CommonStart());
-      references_.back().Append(std::vector<int32_t>(2 * kContext, Canary(session)));
+      references_.push_back(ReferenceOf(session));
     }
     harness_.backend().on_forward =
         [this, step = harness_.backend().on_forward](const ops::StepBatch& batch) {
@@ -79,6 +146,7 @@ class Fuzz {
   int64_t parks() { return harness_.scheduler().parks(); }
   int64_t checked() const { return checked_; }
   int64_t checked_pages() { return harness_.tags().checked_pages(); }
+  int64_t crossed(base::EvictionCause cause) { return crossings_.counts[cause]; }
 
  private:
   struct Turn {
@@ -92,16 +160,23 @@ class Fuzz {
     options.engine.context_tokens = kContext;
     options.engine.max_running = 2 + static_cast<int>(seed % 5);
     options.engine.prefill_chunk_tokens = seed % 3 == 0 ? 0 : 1 + static_cast<int>(seed % 11);
-    options.backend.page_tokens = 8;
-    options.pages = 3 * (20 + static_cast<int64_t>(seed % 4) * 12);
+    options.backend.page_tokens = kPageTokens;
+    options.pages = kLayers * (20 + static_cast<int64_t>(seed % 4) * 12);
     return options;
   }
 
   int Below(int n) { return static_cast<int>(rng_() % static_cast<uint64_t>(n)); }
   const Turn& Any() { return turns_[rng_() % turns_.size()]; }
 
+  bool Holds(const char* principal) {
+    const auto sessions = harness_.store().ListSessions(principal, "", 100);
+    return std::any_of(sessions.begin(), sessions.end(),
+                       [](const auto& session) { return session.tokens > 0; });
+  }
+
   void Act() {
     const int session = Below(kSessions);
+    crossings_.both_hold = Holds("ann") && Holds("bob");
     switch (Below(14)) {
       case 0:
       case 1:
@@ -179,10 +254,11 @@ class Fuzz {
   int64_t checked_ = 0;
   std::vector<Turn> turns_;
   Harness harness_;
+  Crossings crossings_{&harness_};
 };
 
 TEST(IsolationTest, EachTurnSaysItsOwnSessionsTokens) {
-  int64_t parks = 0, checked = 0, pages = 0;
+  int64_t parks = 0, checked = 0, pages = 0, idle = 0, cached = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Fuzz fuzz(seed);
@@ -190,11 +266,15 @@ TEST(IsolationTest, EachTurnSaysItsOwnSessionsTokens) {
     parks += fuzz.parks();
     checked += fuzz.checked();
     pages += fuzz.checked_pages();
+    idle += fuzz.crossed(base::EvictionCause::kIdle);
+    cached += fuzz.crossed(base::EvictionCause::kPressure);
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_GT(parks, 10);
   EXPECT_GT(checked, 10000);
   EXPECT_GT(pages, 10 * checked);
+  EXPECT_GT(idle, 100);
+  EXPECT_GT(cached, 100);
 }
 
 // What a step tells by its shape: rows, position and pages of each sequence.

@@ -29,6 +29,10 @@ class StoreAudit {
   // Distinct pages of the principal's pinned sessions but `except`, and of a version.
   int64_t PinnedPages(absl::string_view principal, absl::string_view except);
   int64_t VersionPages(absl::string_view principal, absl::string_view id, int64_t version);
+  // Of the pages of the principal's sessions with this policy; see PageTag.
+  uint64_t RootDigest(absl::string_view principal, const RetentionPolicy& policy) {
+    return RootNamer::Digest(state_->namer.Key(principal, policy, ""));
+  }
   // On which a branch's base ends.
   Node* BaseNode(const Branch& branch);
 
