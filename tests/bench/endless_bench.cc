@@ -27,6 +27,7 @@ constexpr int64_t kTokens = 50000, kInput = 24, kOutput = 8;  // of all turns, o
 constexpr int64_t kPagesPerLayer = 64;
 constexpr int kParts = 5;
 constexpr int64_t kWarmUpTurns = 16;
+constexpr double kMostGrowth = 1.15;
 
 class Stream {
  public:
@@ -132,9 +133,12 @@ absl::Status RunEndless(const Options& options, Report* report) {
     report->Add(absl::StrCat("turn_median_before_token_", (part + 1) * kTokens / kParts),
                 1e3 * medians.back(), "ms");
   }
-  report->Add("last_over_first", medians.back() / medians.front(), "x");
+  const double growth = medians.back() / medians.front();
+  report->Add("last_over_first", growth, "x");
   report->Add("most_pages_per_layer", static_cast<double>(stream->most_pages()), "pages");
-  return absl::OkStatus();
+  if (growth < kMostGrowth) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("the last turns take ", growth, " times as long as the first"));
 }
 
 }  // namespace tokend::bench
