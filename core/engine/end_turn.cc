@@ -1,5 +1,7 @@
 // Every turn ends here, once: committed or dropped, counted, and told to its sink.
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -105,6 +107,7 @@ kv::Conversation Scheduler::FinalConversation(Turn& turn, int64_t keep) {
   if (!turn.reply_opened) return messages;
   kv::ChatMessage& reply = messages->back();
   reply.end = turn.output_position() + keep;
+  std::string text;
   for (int64_t i = 0; i < keep; ++i) {
     const int32_t token = turn.output_tokens[i];
     // Ends of turn, and what the template closes the reply with, are no text.
@@ -112,11 +115,12 @@ kv::Conversation Scheduler::FinalConversation(Turn& turn, int64_t keep) {
     reply.closed = last && parts_.tokenizer->IsEndOfText(token);
     if (last && i >= turn.written()) break;
     const absl::string_view bytes = parts_.tokenizer->TokenBytes(token);
-    reply.text.append(bytes.data(), bytes.size());
+    text.append(bytes.data(), bytes.size());
   }
   if (turn.output.match().has_value()) {
-    reply.text.resize(std::min(reply.text.size(), turn.output.match()->begin));
+    text.resize(std::min(text.size(), turn.output.match()->begin));
   }
+  reply.text = std::make_shared<const std::string>(std::move(text));
   return messages;
 }
 

@@ -1,6 +1,8 @@
 #include "core/engine/input.h"
 
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -65,7 +67,7 @@ absl::StatusOr<PreparedInput> PrepareChat(const tokenizer::ChatTemplate* chat,
   const auto add = [&input](kv::Role role, const std::string& text, tokenizer::TokenSpan span) {
     kv::ChatMessage message;
     message.role = role;
-    message.text = text;
+    message.text = std::make_shared<const std::string>(text);
     message.begin = static_cast<int64_t>(span.begin);
     message.end = static_cast<int64_t>(span.end);
     input.messages.push_back(std::move(message));

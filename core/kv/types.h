@@ -67,8 +67,8 @@ enum class Role : int { kSystem = 1, kUser = 2, kAssistant = 3 };
 // A chat message and the tokens of the session that it became.
 struct ChatMessage {
   Role role = Role::kUser;
-  std::string text;
-  int64_t begin = 0;  // positions [begin, end)
+  std::shared_ptr<const std::string> text;  // one for all copies; nullptr: none
+  int64_t begin = 0;                        // positions [begin, end)
   int64_t end = 0;
   bool closed = true;  // false: an assistant turn without its end marker yet
   bool cut = false;    // an edit cut it: what is left of `text` is its tokens

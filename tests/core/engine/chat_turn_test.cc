@@ -92,12 +92,12 @@ TEST_F(ChatTurnTest, OnlyNewMessagesAreSent) {
   const auto messages = Conversation();
   ASSERT_EQ(messages.size(), 5u);
   EXPECT_EQ(messages[0].role, Role::kSystem);
-  EXPECT_EQ(messages[0].text, "Be brief.");
-  EXPECT_EQ(messages[1].text, "Hi");
+  EXPECT_EQ(*messages[0].text, "Be brief.");
+  EXPECT_EQ(*messages[1].text, "Hi");
   EXPECT_EQ(messages[2].role, Role::kAssistant);
-  EXPECT_EQ(messages[2].text, "Hello");
+  EXPECT_EQ(*messages[2].text, "Hello");
   EXPECT_TRUE(messages[2].closed);
-  EXPECT_EQ(messages[4].text, "Yes");
+  EXPECT_EQ(*messages[4].text, "Yes");
   ExpectCovers(messages);
 }
 
@@ -106,7 +106,7 @@ TEST_F(ChatTurnTest, AnUnclosedReplyIsClosedByTheTemplate) {
   const std::string first = absl::StrCat(kSystem, User("Hi"), kReply, "Hel");
   EXPECT_EQ(Session(), first);
   EXPECT_FALSE(Conversation().back().closed);
-  EXPECT_EQ(Conversation().back().text, "Hel");
+  EXPECT_EQ(*Conversation().back().text, "Hel");
   Chat({{Role::kUser, "And?"}}, "Yes");
   EXPECT_EQ(Session(), absl::StrCat(first, "<|im_end|>\n", User("And?"), kReply, "Yes<|im_end|>"));
   const auto messages = Conversation();
@@ -149,7 +149,7 @@ TEST_F(ChatTurnTest, ABargedInReplyGoesOnAsAConversation) {
   harness_.scheduler().Stop("p", "turn", 5,
                             [](absl::StatusOr<Finished> finished) { EXPECT_TRUE(finished.ok()); });
   harness_.Step();
-  EXPECT_EQ(Conversation().back().text, "Hello");
+  EXPECT_EQ(*Conversation().back().text, "Hello");
   Chat({{Role::kUser, "Wait"}}, "OK");
   EXPECT_EQ(Session(), absl::StrCat(kSystem, User("Hi"), kReply, "Hello<|im_end|>\n", User("Wait"),
                                     kReply, "OK<|im_end|>"));
@@ -188,7 +188,7 @@ TEST_F(ChatTurnTest, AStopStringEndsTheReplysText) {
   probe.id = "probe";
   harness_.Say(harness_.Run(std::move(probe))->started()->output_position, "Hello world");
   harness_.Run(std::move(request));
-  EXPECT_EQ(Conversation().back().text, "Hel");
+  EXPECT_EQ(*Conversation().back().text, "Hel");
   EXPECT_FALSE(Conversation().back().closed);
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -325,8 +326,9 @@ TEST_F(HistoryTest, MessagesBeforeAreDropped) {
     if (!messages->empty()) {
       EXPECT_GT(messages->front().end, first);
     }
-    messages->push_back(
-        {.text = absl::StrCat(turn), .begin = branch->tokens(), .end = branch->tokens() + 8});
+    messages->push_back({.text = std::make_shared<const std::string>(absl::StrCat(turn)),
+                         .begin = branch->tokens(),
+                         .end = branch->tokens() + 8});
     branch->Append(SomeTokens(8, turn));
     branch->MatchPrefix();
     ASSERT_TRUE(harness.Compute(branch.get()).ok());
@@ -339,7 +341,7 @@ TEST_F(HistoryTest, MessagesBeforeAreDropped) {
   }
   EXPECT_GE(most, static_cast<size_t>(kHistory / 8));
   EXPECT_LE(most, static_cast<size_t>(kMostKept / 8));
-  EXPECT_EQ(conversation->back().text, "198");
+  EXPECT_EQ(*conversation->back().text, "198");
 
   // The last stays: it tells that the conversation has begun.
   for (int turn = 0; turn < 100; ++turn) {
@@ -356,7 +358,7 @@ TEST_F(HistoryTest, MessagesBeforeAreDropped) {
     store.Maintain();
   }
   ASSERT_EQ(conversation->size(), 1u);
-  EXPECT_EQ(conversation->front().text, "199");
+  EXPECT_EQ(*conversation->front().text, "199");
 }
 
 TEST_F(HistoryTest, IsForSlidingWindowsAlone) {

@@ -210,10 +210,11 @@ TEST(SessionStoreTest, AnEditAtAnyTokenMatchesNothingBehindIt) {
 TEST(SessionStoreTest, AnEditCutsTheConversation) {
   KvHarness harness;
   ASSERT_TRUE(harness.Create("a").ok());
+  const auto text = [](const char* said) { return std::make_shared<const std::string>(said); };
   const auto conversation = std::make_shared<const std::vector<ChatMessage>>(
-      std::vector<ChatMessage>{{Role::kUser, "one", 0, 4},
-                               {Role::kAssistant, "two", 4, 9, false},
-                               {Role::kUser, "three", 9, 12}});
+      std::vector<ChatMessage>{{Role::kUser, text("one"), 0, 4},
+                               {Role::kAssistant, text("two"), 4, 9, false},
+                               {Role::kUser, text("three"), 9, 12}});
   {
     auto writer = harness.Admit("a");
     auto branch = *harness.store().Checkout(writer.get(), {});
@@ -231,6 +232,8 @@ TEST(SessionStoreTest, AnEditCutsTheConversation) {
   EXPECT_TRUE((*cut)[1].cut);
   EXPECT_TRUE((*cut)[1].closed);
   EXPECT_EQ((*cut)[1].end, 6);
+  // However long a text is, there is one of it.
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ((*cut)[i].text, (*conversation)[i].text);
   EXPECT_THAT(*(*harness.store().Checkout(writer.get(), 4))->conversation(), SizeIs(1));
 }
 
