@@ -268,6 +268,27 @@ TEST(ParkingTest, WhoWaitsForItsReaderMakesRoomForANewTurn) {
   EXPECT_EQ(slow->tokens(), std::vector<int32_t>(30, TokenOf(0)));
 }
 
+TEST(ParkingTest, WhoseReaderIsBackWaitsForAPlaceToo) {
+  HarnessOptions options = Pool(8);
+  options.engine.max_running = 1;
+  Harness harness(options);
+  const auto slow = harness.Submit(TurnOf(0, 10, 30));
+  harness.Step(10);
+  slow->SetWritable(false);
+  EXPECT_TRUE(harness.Run(TurnOf(1, 100, 20))->finished().has_value());
+  EXPECT_EQ(harness.scheduler().parks(), 1);
+  const auto quick = harness.Submit(TurnOf(2, 10, 20));
+  harness.Step(3);
+  slow->SetWritable(true);
+  const size_t before = slow->tokens().size();
+  while (!quick->ended()) {
+    harness.Step();
+    ASSERT_TRUE(quick->ended() || slow->tokens().size() == before);
+  }
+  harness.RunUntilIdle();
+  EXPECT_EQ(slow->tokens(), std::vector<int32_t>(30, TokenOf(0)));
+}
+
 TEST(ParkingTest, NobodyNewStartsBeforeAParkedTurn) {
   Parked parked(TurnOf(1, 10, 100));
   const auto later = parked.harness.Submit(TurnOf(2, 1, 1));

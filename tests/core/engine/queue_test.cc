@@ -94,6 +94,7 @@ TEST(QueueTest, SlowReadersKeepNobodyWaiting) {
   EXPECT_EQ(base::GetErrorReason(harness.TrySubmit(request(0))), ErrorReason::kQueueFull);
   harness.Step(5);
   EXPECT_EQ(sinks[4]->tokens().size(), 5u);
+  EXPECT_EQ(base::GetErrorReason(harness.TrySubmit(request(0))), ErrorReason::kQueueFull);
   const size_t before = harness.counts().steps.size();
   for (int i = 0; i < 2; ++i) sinks[i]->SetWritable(true);
   harness.RunUntilIdle();
