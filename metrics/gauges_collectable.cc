@@ -65,7 +65,7 @@ void AddCore(const Gauges& gauges, Families* out) {
   out->Add("tokend_sessions", "Sessions.", static_cast<double>(gauges.sessions));
   out->Add("tokend_versions", "Versions kept of all sessions.",
            static_cast<double>(gauges.versions));
-  out->Add("tokend_requests_running", "Turns in the step loop.",
+  out->Add("tokend_requests_running", "Turns that have started and not ended.",
            static_cast<double>(gauges.running));
   out->Add("tokend_requests_waiting", "Turns in the queue.", static_cast<double>(gauges.waiting));
   const auto memory = [&](const char* kind, int64_t bytes) {
