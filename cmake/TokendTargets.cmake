@@ -88,7 +88,8 @@ endfunction()
 # A failure fails it; without one, a skipped TEST shows it as skipped in CTest's
 # list (CTest's own SKIP_REGULAR_EXPRESSION would hide the failure). Those that start
 # threads have the label `threads` or `service`: ThreadSanitizer has nothing to see
-# in the others, which its preset leaves out.
+# in the others, which its preset leaves out. `slow` ones run in the release build
+# alone; `long` ones take minutes where a processor is emulated and are left out there.
 function(tokend_test name)
   cmake_parse_arguments(ARG "UNINSTRUMENTED" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if("${TOKEND_SANITIZE}" MATCHES "thread" AND NOT "${ARG_LABELS}" MATCHES "threads|service")
