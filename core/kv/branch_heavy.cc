@@ -7,23 +7,39 @@
 #include "core/kv/branch_state.h"
 
 namespace tokend::kv {
+namespace {
+
+// HeavySet::hidden at the start of an epoch.
+int64_t CountHidden(const HeavyHitters& rule, const HeavySet& heavy, int page_tokens,
+                    std::vector<int64_t>* scratch) {
+  const int64_t begin = rule.WindowBegin(heavy.tokens);
+  std::vector<int64_t>& kept = *scratch;
+  kept.clear();
+  for (const HeavySet::Layer& layer : heavy.layers) {
+    for (const ScoredPage& page : layer.pages) {
+      if (page.index >= rule.SinkPages(page_tokens) && page.index < begin / page_tokens) {
+        kept.push_back(page.index);
+      }
+    }
+  }
+  std::sort(kept.begin(), kept.end());
+  const auto pages = std::unique(kept.begin(), kept.end()) - kept.begin();
+  return begin - std::min(rule.sink_tokens, begin) - pages * page_tokens;
+}
+
+}  // namespace
 
 void BranchState::MatchHeavy() {
   NodeTree& tree = store_->tree;
   const int64_t limit = std::max<int64_t>(0, tokens() - 1);
   const HeavySet* from = base_.claim.heavy();
   if (from != nullptr && from->tokens > limit) from = from->epoch.get();
-  if (from != nullptr && from->tokens <= limit) {
-    heavy_ = std::make_shared<HeavySet>(*from);
-  } else {
-    heavy_ = std::make_shared<HeavySet>(layout_->layers);
-  }
+  heavy_ = NewHeavySet();
+  if (from != nullptr && from->tokens <= limit) heavy_->Assign(*from);
   const bool at_start = heavy_->tokens > 0 && heavy_->tokens % layout_->policy.epoch_tokens == 0;
-  if (heavy_->epoch == nullptr && at_start) {
-    heavy_->epoch = std::make_shared<const HeavySet>(*heavy_);
-  }
+  if (heavy_->epoch == nullptr && at_start) KeepEpoch();
   computed_ = heavy_->tokens;
-  if (!ran_) cached_tokens_ = computed_;
+  if (!ran_) cached_tokens_ = computed_ - heavy_->hidden;
   current_ = tree.Take(tree.Ancestor(base_.claim.node(), -1), 0, Claim::Kind::kStrong);
   tree.Hang(&current_, heavy_);
   tree.Change(&base_.claim, Claim::Kind::kTokens);
@@ -31,7 +47,7 @@ void BranchState::MatchHeavy() {
 }
 
 absl::Status BranchState::PrepareHeavy(int64_t count) {
-  std::vector<std::shared_ptr<PageRef>> old;
+  std::vector<PageRef> old;
   {
     base::MutexLock lock(&store_->mu);
     if (!matched_) MatchLocked();
@@ -43,14 +59,17 @@ absl::Status BranchState::PrepareHeavy(int64_t count) {
                         static_cast<size_t>(heavy_->next_page() - 1 - computed_ / page_tokens_);
     std::vector<ops::PageCopy> copies;
     for (size_t layer = 0; layer < old.size(); ++layer) {
-      copies.push_back({.from = old[layer]->id(),
-                        .to = heavy_->layers[layer].refs[tail]->id(),
+      copies.push_back({.from = old[layer].id(),
+                        .to = heavy_->layers[layer].refs[tail].id(),
                         .rows = static_cast<int32_t>(computed_ % page_tokens_)});
     }
     absl::Status status = store_->backend->CopyPages(copies);
     base::MutexLock lock(&store_->mu);
-    for (size_t layer = 0; layer < old.size(); ++layer) {
-      if (!status.ok()) heavy_->layers[layer].refs[tail].swap(old[layer]);
+    for (size_t layer = 0; !status.ok() && layer < old.size(); ++layer) {
+      HeavySet::Layer& pages = heavy_->layers[layer];
+      std::swap(pages.refs[tail], old[layer]);
+      pages.refs.resize(tail + 1);
+      pages.pages.resize(tail + 1);
     }
     old.clear();
     TOKEND_RETURN_IF_ERROR(status);
@@ -60,11 +79,11 @@ absl::Status BranchState::PrepareHeavy(int64_t count) {
   return absl::OkStatus();
 }
 
-absl::Status BranchState::TakeHeavyPages(int64_t last, std::vector<std::shared_ptr<PageRef>>* old) {
+absl::Status BranchState::TakeHeavyPages(int64_t last, std::vector<PageRef>* old) {
   const int64_t next = heavy_->next_page();
   const int64_t tail = computed_ / page_tokens_;
   const bool copy = computed_ % page_tokens_ > 0 && tail == next - 1 &&
-                    heavy_->layers[0].refs.back().use_count() > 1;
+                    heavy_->layers[0].refs.back().owners() > 1;
   const int64_t first = copy ? tail : next;
   if (first > last) return absl::OkStatus();
   TOKEND_RETURN_IF_ERROR(store_->Fault(FaultPoint::kTakePages));
@@ -74,10 +93,9 @@ absl::Status BranchState::TakeHeavyPages(int64_t last, std::vector<std::shared_p
     HeavySet::Layer& pages = heavy_->layers[layer];
     for (int64_t index = first; index <= last; ++index) {
       const base::PageId previous =
-          pages.refs.empty() ? base::PageId::kNone : pages.refs.back()->id();
-      auto ref = std::make_shared<PageRef>(
-          store_->pool.Take({.root = root, .index = index, .layer = layer}, previous));
-      TOKEND_CHECK(static_cast<bool>(*ref));
+          pages.refs.empty() ? base::PageId::kNone : pages.refs.back().id();
+      PageRef ref = store_->pool.Take({.root = root, .index = index, .layer = layer}, previous);
+      TOKEND_CHECK(static_cast<bool>(ref));
       if (index < next) {
         old->push_back(std::exchange(pages.refs.back(), std::move(ref)));
       } else {
@@ -92,7 +110,7 @@ absl::Status BranchState::TakeHeavyPages(int64_t last, std::vector<std::shared_p
 void BranchState::RefreshHeavyViews() {
   const HeavyHitters rule = layout_->policy.heavy_hitters();
   const int64_t begin = rule.WindowBegin(rule.EpochOf(computed_));
-  const int64_t sink_pages = (rule.sink_tokens + page_tokens_ - 1) / page_tokens_;
+  const int64_t sink_pages = rule.SinkPages(page_tokens_);
   const int64_t first_page = begin / page_tokens_;
   const bool gap = first_page > sink_pages;
   tables_.resize(layout_->layers);
@@ -105,7 +123,7 @@ void BranchState::RefreshHeavyViews() {
     kept_[layer].clear();
     for (size_t i = 0; i < pages.pages.size(); ++i) {
       const int64_t index = pages.pages[i].index;
-      tables_[layer].push_back(pages.refs[i]->id());
+      tables_[layer].push_back(pages.refs[i].id());
       if (gap && index >= sink_pages && index < first_page) {
         kept_[layer].push_back(static_cast<int32_t>(index));
       }
@@ -133,12 +151,27 @@ void BranchState::AdvanceHeavy(int64_t count) {
       pages.pages[i].score += std::exchange(weights_[layer][i], 0);
     }
   }
-  if (computed_ % rule.epoch_tokens != 0) return;
+  if (computed_ % rule.epoch_tokens == 0) StartEpoch(rule);
+}
+
+std::shared_ptr<HeavySet> BranchState::NewHeavySet() const {
+  return std::make_shared<HeavySet>(layout_->layers,
+                                    layout_->policy.heavy_hitters().MostPages(page_tokens_));
+}
+
+void BranchState::KeepEpoch() {
   heavy_->epoch = nullptr;
+  // No version and no fork has it.
+  if (epoch_ == nullptr || epoch_.use_count() > 1) epoch_ = NewHeavySet();
+  epoch_->Assign(*heavy_);
+  heavy_->epoch = epoch_;
+}
+
+void BranchState::StartEpoch(const HeavyHitters& rule) {
   const int64_t free_before = store_->pool.free();
-  std::vector<bool> stays;
+  std::vector<bool>& stays = heavy_scratch_.stays;
   for (HeavySet::Layer& pages : heavy_->layers) {
-    StartEpoch(rule, computed_, page_tokens_, absl::MakeSpan(pages.pages), &stays);
+    KeepBest(rule, computed_, page_tokens_, absl::MakeSpan(pages.pages), &heavy_scratch_);
     size_t to = 0;
     for (size_t i = 0; i < stays.size(); ++i) {
       if (!stays[i]) continue;
@@ -149,7 +182,10 @@ void BranchState::AdvanceHeavy(int64_t count) {
     pages.pages.resize(to);
     pages.refs.resize(to);
   }
-  heavy_->epoch = std::make_shared<const HeavySet>(*heavy_);
+  const int64_t hidden = CountHidden(rule, *heavy_, page_tokens_, &heavy_scratch_.kept);
+  if (computed_ > peak_) evicted_tokens_ += hidden - heavy_->hidden;
+  heavy_->hidden = hidden;
+  KeepEpoch();
   const int64_t freed = store_->pool.free() - free_before;
   if (freed > 0) store_->observer->OnEvictedPages(base::EvictionCause::kWindow, freed);
 }
@@ -185,10 +221,14 @@ int64_t BranchState::HeavyPagesNeeded(int64_t tokens) const {
             [](const ScoredPage& page, int64_t index) { return page.index < index; });
         twice = found != first.end() && found->index == pages.pages[i].index;
       }
-      own += pages.refs[i].use_count() <= (twice ? 2 : 1) ? 1 : 0;
+      own += pages.refs[i].owners() <= (twice ? 2 : 1) ? 1 : 0;
     }
   }
-  return std::max<int64_t>(0, layout_->layers * std::min(all, rule.MostPages(page_tokens_)) - own);
+  const int64_t most = layout_->layers * std::min(all, rule.MostPages(page_tokens_)) - own;
+  // Behind those that it has, and perhaps a copy of the last.
+  const int64_t next = heavy_ == nullptr ? 0 : heavy_->next_page();
+  const int64_t more = layout_->layers * (std::max<int64_t>(0, all - next) + (next > 0 ? 1 : 0));
+  return std::clamp<int64_t>(most, 0, more);
 }
 
 }  // namespace tokend::kv

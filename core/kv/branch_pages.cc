@@ -163,8 +163,9 @@ void BranchState::Advance(int64_t count) {
     recomputed_tokens_ += recomputed;
     store_->observer->OnRecomputedTokens(recomputed);
   }
+  if (heavy_ != nullptr) AdvanceHeavy(count);
   peak_ = std::max(peak_, end);
-  if (heavy_ != nullptr) return AdvanceHeavy(count);
+  if (heavy_ != nullptr) return;
   if (lead_in_ && !goal_) return AdvanceLeadIn(count);
   const int64_t prepared_end =
       (current_.node()->index + 1 + static_cast<int64_t>(prepared_.size())) * page_tokens_;

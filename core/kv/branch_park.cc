@@ -20,6 +20,7 @@ void BranchState::Park() {
   store_->tree.Drop(std::move(donor_));
   store_->tree.Drop(std::move(current_));
   heavy_.reset();
+  epoch_.reset();
   store_->tree.Change(&base_.claim, Claim::Kind::kTokens);
   store_->tree.Drain(1024);
   tables_.clear();

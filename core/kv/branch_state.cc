@@ -33,6 +33,7 @@ BranchState::~BranchState() {
   store_->tree.Drop(std::move(donor_));
   store_->tree.Drop(std::move(current_));
   heavy_.reset();
+  epoch_.reset();
   store_->tree.Drop(std::move(base_.claim));
   // What a long chain leaves is freed by Maintain.
   store_->tree.Drain(1024);
@@ -186,7 +187,8 @@ BranchStats BranchState::stats() const {
   const int64_t start = std::min(base_.computed, end);
   return {.cached_tokens = cached_tokens_,
           .recomputed_tokens = recomputed_tokens_,
-          .evicted_tokens = HiddenPositions(*layout_, end) - HiddenPositions(*layout_, start)};
+          .evicted_tokens =
+              evicted_tokens_ + HiddenPositions(*layout_, end) - HiddenPositions(*layout_, start)};
 }
 
 Node* BranchState::FindOrAdd(Node* parent, absl::Span<const int32_t> tokens) {

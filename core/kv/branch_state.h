@@ -108,10 +108,14 @@ class BranchState {
   absl::Status PrepareHeavy(int64_t count);
   // Takes pages up to the node of index `last`; in `old`, the tail pages [layers] that
   // others have too and whose rows the new ones lack.
-  absl::Status TakeHeavyPages(int64_t last, std::vector<std::shared_ptr<PageRef>>* old)
+  absl::Status TakeHeavyPages(int64_t last, std::vector<PageRef>* old)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   void RefreshHeavyViews();
   void AdvanceHeavy(int64_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  std::shared_ptr<HeavySet> NewHeavySet() const;
+  // Makes heavy_ as it is now its epoch's start.
+  void KeepEpoch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  void StartEpoch(const HeavyHitters& rule) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   void HangHeavy(Claim* claim, int64_t tokens) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   int64_t HeavyPagesNeeded(int64_t tokens) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
 
@@ -178,8 +182,10 @@ class BranchState {
   std::shared_ptr<HeavySet> heavy_;
   std::vector<std::vector<int32_t>> kept_;     // [layers] of ops::LayerKv
   std::vector<std::vector<int64_t>> weights_;  // [layers] of the step at hand
+  std::shared_ptr<HeavySet> epoch_;            // heavy_'s, or one before
 
   // The page tables of ops::LayerKv, from the first Prepare on.
+  HeavyScratch heavy_scratch_;
   bool derived_ = false;
   std::vector<std::vector<base::PageId>> tables_;       // [layers]
   std::array<ReachablePages, kMaxGroups> table_reach_;  // by group: where they start
@@ -189,6 +195,7 @@ class BranchState {
   int64_t recomputed_tokens_ = 0;
 };
 
+  int64_t evicted_tokens_ = 0;  // HEAVY_HITTERS alone
 }  // namespace tokend::kv
 
 #endif  // TOKEND_CORE_KV_BRANCH_STATE_H_

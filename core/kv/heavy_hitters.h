@@ -11,6 +11,7 @@
 #define TOKEND_CORE_KV_HEAVY_HITTERS_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -28,6 +29,7 @@ struct HeavyHitters {
   int64_t WindowBegin(int64_t epoch) const {
     return epoch < window_tokens ? 0 : epoch - window_tokens;
   }
+  int64_t SinkPages(int page_tokens) const { return (sink_tokens + page_tokens - 1) / page_tokens; }
   // Most pages of a layer, at the end of an epoch.
   int64_t MostPages(int page_tokens) const;
 };
@@ -40,11 +42,18 @@ struct ScoredPage {
   bool operator==(const ScoredPage&) const = default;
 };
 
-// At the start of an epoch: marks in `stays` which of the layer's pages, ascending,
+// Kept from one call to the next, for its memory.
+struct HeavyScratch {
+  std::vector<bool> stays;                         // [pages]
+  std::vector<std::pair<int64_t, size_t>> ranked;  // (-score, place)
+  std::vector<int64_t> kept;
+};
+
+// At the start of an epoch: marks in scratch->stays which of the layer's pages, ascending,
 // stay: those with sinks, those of the window, and of the others the kept_pages with
 // the highest scores, the lower page on ties. Then halves all scores.
-void StartEpoch(const HeavyHitters& rule, int64_t epoch, int page_tokens,
-                absl::Span<ScoredPage> pages, std::vector<bool>* stays);
+void KeepBest(const HeavyHitters& rule, int64_t epoch, int page_tokens,
+              absl::Span<ScoredPage> pages, HeavyScratch* scratch);
 
 }  // namespace tokend::kv
 

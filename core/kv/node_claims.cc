@@ -54,9 +54,10 @@ Claim NodeTree::Take(Node* node, int64_t position, Claim::Kind kind, const Claim
   Claim claim(node, position, kind);
   AddRef(node);
   Hold(&claim, whole);
-  const HeavySet* const heavy = whole == nullptr ? nullptr : whole->heavy();
-  if (kind == Claim::Kind::kStrong && heavy != nullptr && heavy->tokens <= position) {
-    claim.heavy_ = whole->heavy_;
+  if (kind == Claim::Kind::kStrong && whole != nullptr && whole->heavy() != nullptr) {
+    const HeavySet& heavy = *whole->heavy();
+    claim.heavy_ = heavy.tokens <= position ? whole->heavy_ : heavy.epoch;
+    if (claim.heavy_ != nullptr && claim.heavy_->tokens > position) claim.heavy_ = nullptr;
   }
   return claim;
 }
@@ -169,8 +170,8 @@ void NodeTree::Visit(const Claim& claim, Owner owner, Owned* owned) {
 void NodeTree::VisitHeavy(const HeavySet& heavy, Owner owner, Owned* owned) {
   page_marks_.resize(static_cast<size_t>(pool_->total()));
   for (const HeavySet::Layer& layer : heavy.layers) {
-    for (const std::shared_ptr<PageRef>& ref : layer.refs) {
-      PageMark& mark = page_marks_[static_cast<size_t>(ref->id())];
+    for (const PageRef& ref : layer.refs) {
+      PageMark& mark = page_marks_[static_cast<size_t>(ref.id())];
       const bool seen = mark.epoch == mark_epoch_;
       if (!seen) mark = {.epoch = mark_epoch_};
       if (mark.pinned || (seen && (mark.shared || owner == Owner::kDying))) continue;

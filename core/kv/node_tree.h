@@ -131,7 +131,8 @@ class NodeTree {
 
   // `whole`, if there is one, is a weak or strong claim on `node` or behind it;
   // then the cost does not depend on how much KV is missing. A strong claim shares
-  // its heavy set, unless that reaches beyond `position`.
+  // its heavy set, or where that reaches beyond `position`, what it was at its epoch's
+  // start.
   Claim Take(Node* node, int64_t position, Claim::Kind kind, const Claim* whole = nullptr);
   void Change(Claim* claim, Claim::Kind kind);
   // A strong claim's from now on.

@@ -9,13 +9,21 @@ namespace tokend::kv {
 
 void PageRef::Reset() {
   if (pool_ == nullptr) return;
-  std::exchange(pool_, nullptr)->Free(std::exchange(id_, base::PageId::kNone));
+  std::exchange(pool_, nullptr)->Release(std::exchange(id_, base::PageId::kNone));
 }
+
+PageRef PageRef::Share() const {
+  ++pool_->owners_[static_cast<size_t>(id_)];
+  return PageRef(pool_, id_);
+}
+
+int PageRef::owners() const { return pool_->owners_[static_cast<size_t>(id_)]; }
 
 PagePool::PagePool(int layers, int64_t pages, StoreHooks* hooks)
     : total_(pages),
       hooks_(hooks),
       free_(pages),
+      owners_(static_cast<size_t>(pages)),
       extents_((pages + kExtentPages - 1) / kExtentPages),
       lists_(1 + layers, -1) {
   // From the back, so that the list starts with the lowest.
@@ -49,8 +57,13 @@ PageRef PagePool::TakeFrom(int32_t index, int bit, const PageTag& tag) {
   --free_;
   Relist(index);
   const base::PageId page{index * kExtentPages + bit};
+  owners_[static_cast<size_t>(page)] = 1;
   if (hooks_ != nullptr) hooks_->OnTaken(page, tag);
   return PageRef(this, page);
+}
+
+void PagePool::Release(base::PageId page) {
+  if (--owners_[static_cast<size_t>(page)] == 0) Free(page);
 }
 
 void PagePool::Free(base::PageId page) {

@@ -12,8 +12,8 @@ namespace tokend::kv {
 
 class PagePool;
 
-// Owns one page: the node's or the branch's that holds it. Who may read the page
-// is counted there. Destroying it frees the page.
+// Owns one page, alone or with others: the node's, the branch's or the set's that holds
+// it. Destroying the last frees the page.
 class PageRef {
  public:
   PageRef() = default;
@@ -29,6 +29,9 @@ class PageRef {
 
   base::PageId id() const { return id_; }
   explicit operator bool() const { return pool_ != nullptr; }
+  // Another owner of the same page; there is one.
+  PageRef Share() const;
+  int owners() const;
   void Reset();
 
  private:
@@ -76,6 +79,7 @@ class PagePool {
   static constexpr int32_t kUnlisted = -1;
   static constexpr int32_t kUntouched = 0;
 
+  void Release(base::PageId page);
   void Free(base::PageId page);
   PageRef TakeFrom(int32_t extent, int bit, const PageTag& tag);
   // Puts the extent into the list that it belongs to now.
@@ -84,6 +88,7 @@ class PagePool {
   const int64_t total_;
   StoreHooks* const hooks_;
   int64_t free_ = 0;
+  std::vector<int32_t> owners_;  // [pages]
   std::vector<Extent> extents_;
   std::vector<int32_t> lists_;  // [1 + layers] first extent, or -1
 };

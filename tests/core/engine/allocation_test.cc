@@ -3,7 +3,9 @@
 // page. (A piece of text beyond the 15 bytes that a string holds in itself, and
 // log-probabilities, do.)
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -129,16 +131,18 @@ TEST(NodePoolTest, TakesNoMoreThanAreThereAtOnce) {
   EXPECT_EQ(AllAllocations().count, before);
 }
 
+std::string PolicyName(const ::testing::TestParamInfo<kv::RetentionPolicy>& policy) {
+  constexpr std::array kNames = {"Full", "Window", "Layered", "HeavyHitters"};
+  return kNames[static_cast<size_t>(policy.param.kind)];
+}
+
+using Kind = kv::RetentionPolicy::Kind;
 INSTANTIATE_TEST_SUITE_P(
     Policies, AllocationTest,
-    ::testing::Values(kv::RetentionPolicy{},
-                      kv::RetentionPolicy{kv::RetentionPolicy::Kind::kSlidingWindow, 4, 64},
-                      kv::RetentionPolicy{kv::RetentionPolicy::Kind::kLayered, 4, 64, 1}),
-    [](const auto& policy) {
-      return policy.param.window_tokens == 0 ? "Full"
-             : policy.param.full_layers == 0 ? "Window"
-                                             : "Layered";
-    });
+    ::testing::Values(kv::RetentionPolicy{}, kv::RetentionPolicy{Kind::kSlidingWindow, 4, 64},
+                      kv::RetentionPolicy{Kind::kLayered, 4, 64, 1},
+                      kv::RetentionPolicy{Kind::kHeavyHitters, 4, 64, 0, 2, 32}),
+    PolicyName);
 
 }  // namespace
 }  // namespace tokend::engine

@@ -15,7 +15,7 @@ namespace tokend::kv {
 void StoreAudit::AddHeavy(const Claim& claim, std::vector<base::PageId>* pages) {
   if (claim.heavy() == nullptr) return;
   for (const HeavySet::Layer& layer : claim.heavy()->layers) {
-    for (const auto& ref : layer.refs) pages->push_back(ref->id());
+    for (const auto& ref : layer.refs) pages->push_back(ref.id());
   }
 }
 
