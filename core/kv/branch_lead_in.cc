@@ -8,23 +8,24 @@
 
 namespace tokend::kv {
 
+Node* BranchState::LastNode(int64_t nodes) {
+  NodeTree& tree = store_->tree;
+  Node* node = tree.Ancestor(base_.claim.node(), pending_start_ / page_tokens_ - 1);
+  std::vector<int32_t> scratch;
+  for (int64_t index = node->index + 1; index < nodes; ++index) {
+    const int64_t at = index * page_tokens_;
+    Node* const child = tree.FindChild(node, Tokens(at, at + page_tokens_, &scratch));
+    if (child == nullptr) return node;
+    node = child;
+  }
+  return tree.Ancestor(node, nodes - 1);
+}
+
 // Nodes [begin, end) of this branch's tokens; nullptr from the first that is not
 // there on.
 std::vector<Node*> BranchState::Path(int64_t begin, int64_t end) {
-  NodeTree& tree = store_->tree;
-  Node* node = tree.Ancestor(base_.claim.node(), pending_start_ / page_tokens_ - 1);
   std::vector<Node*> path(std::max<int64_t>(0, end - begin), nullptr);
-  std::vector<int32_t> scratch;
-  for (int64_t index = node->index + 1; index < end; ++index) {
-    const int64_t at = index * page_tokens_;
-    Node* const child = tree.FindChild(node, Tokens(at, at + page_tokens_, &scratch));
-    if (child == nullptr) break;
-    node = child;
-  }
-  node = tree.Ancestor(node, end - 1);
-  for (; node->index >= begin && !node->is_root(); node = node->parent) {
-    path[node->index - begin] = node;
-  }
+  for (Node* node : store_->tree.Chain(LastNode(end), begin)) path[node->index - begin] = node;
   return path;
 }
 
@@ -45,19 +46,17 @@ LeadIn BranchState::PlanRecompute(int64_t limit) {
   if (WindowBegin(*layout_, end) == 0) return {};
   Survivors survivors;
   for (int g = 0; g < static_cast<int>(layout_->groups.size()); ++g) {
-    const bool full = layout_->groups[g].full();
-    const int64_t begin = full ? 0 : WindowBegin(*layout_, g, end) / page_tokens_;
-    int64_t whole = 0;
+    const auto has = [g](const Node* node) {
+      return node != nullptr && (node->whole() >> g & 1) != 0;
+    };
+    if (layout_->groups[g].full()) {
+      const Node* const tip = store_->tree.FullTip(LastNode(end / page_tokens_));
+      survivors.full_until[g] = (tip->index + (has(tip) ? 1 : 0)) * page_tokens_;
+      continue;
+    }
+    const int64_t begin = WindowBegin(*layout_, g, end) / page_tokens_;
     const std::vector<Node*> path = Path(begin, end / page_tokens_);
-    for (const Node* node : path) {
-      if (node == nullptr || (node->whole() >> g & 1) == 0) break;
-      ++whole;
-    }
-    if (full) {
-      survivors.full_until[g] = whole * page_tokens_;
-    } else if (whole == static_cast<int64_t>(path.size())) {
-      survivors.windows |= 1u << g;
-    }
+    if (std::all_of(path.begin(), path.end(), has)) survivors.windows |= 1u << g;
   }
   return PlanLeadIn(*layout_, end, survivors);
 }
@@ -206,10 +205,7 @@ void BranchState::FinishLeadIn() {
   lead_in_.reset();
   derived_ = false;
   tables_.clear();
-  if (ReachIsWhole(current_.node(), computed_)) return;
-  // Somebody keeps fewer rows of one of the nodes, in groups that this run lacks.
-  tree.Drop(std::move(current_));
-  Resume(FindResumeNode(std::max<int64_t>(0, tokens() - 1), 0));
+  TOKEND_CHECK(ReachIsWhole(current_.node(), computed_));
 }
 
 void BranchState::DropLeadIn() {

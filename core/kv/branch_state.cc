@@ -85,9 +85,14 @@ Node* BranchState::BaseNode(int64_t position) const {
 
 bool BranchState::ReachIsWhole(Node* last, int64_t position) {
   for (size_t g = 0; g < layout_->groups.size(); ++g) {
-    for (const Node* node : store_->tree.Reach(last, position, layout_->groups[g].mask)) {
-      if ((node->whole() >> g & 1) == 0) return false;
+    const LayerGroup& group = layout_->groups[g];
+    const auto has = [g](const Node* node) { return (node->whole() >> g & 1) != 0; };
+    if (group.full()) {
+      if (!last->is_root() && !has(last)) return false;
+      continue;
     }
+    const std::vector<Node*> reach = store_->tree.Reach(last, position, group.mask);
+    if (!std::all_of(reach.begin(), reach.end(), has)) return false;
   }
   return true;
 }
@@ -102,14 +107,13 @@ Node* BranchState::FindResumeNode(int64_t limit, int64_t floor) {
   const int64_t usual = std::min(base_.computed, limit);
   const int64_t rest = usual % page_tokens_;
   const Node* const tail = rest > 0 ? BaseNode(usual) : nullptr;
-  const bool has_rest =
-      tail != nullptr && tail->resident == tail->all_groups() && tail->rows >= rest;
+  const bool has_rest = tail != nullptr && tail->rows_of_all() >= rest;
   const auto consider = [&](Node* node) {
     const bool at_usual = has_rest && scan.nodes() == usual / page_tokens_;
     if (scan.CanResume() || (at_usual && scan.CanResume(usual))) best = node;
   };
-  // A windowed session is mostly whole there; then its length does not matter.
-  if (layout_->full_groups == 0 && usual >= page_tokens_) {
+  // Mostly all is there; then the session's length does not matter.
+  if (usual >= page_tokens_) {
     Node* const node = tree.Ancestor(base_end, usual / page_tokens_ - 1);
     const int64_t position = has_rest ? usual : usual - rest;
     if (ReachIsWhole(node, position)) {
@@ -117,19 +121,19 @@ Node* BranchState::FindResumeNode(int64_t limit, int64_t floor) {
       best = node;
     }
   }
-  if (layout_->full_groups == 0 && scan.nodes() == 0 && floor > 0) {
+  if (scan.nodes() == 0 && floor > 0) {
     const int64_t skipped = std::max(WindowBegin(*layout_, floor), tree.KeptFrom(base_end));
-    scan.SkipTo(skipped / page_tokens_, WholeSinks(floor));
+    scan.SkipTo(std::min(skipped / page_tokens_, base_end->index + 1), WholeSinks(floor));
+    Node* const last = tree.Ancestor(base_end, scan.nodes() - 1);
+    if (last->index == scan.nodes() - 1) consider(last);
   }
   const int64_t most_nodes = limit / page_tokens_;
-  std::vector<Node*> path;
-  for (Node* node = tree.Ancestor(base_end, std::min(base_end->index, most_nodes - 1));
-       node->index >= scan.nodes(); node = node->parent) {
-    path.push_back(node);
-  }
-  for (auto node = path.rbegin(); node != path.rend(); ++node) {
-    scan.Add((*node)->whole());
-    consider(*node);
+  int64_t last = std::min(base_end->index, most_nodes - 1);
+  // Behind a node that a full group lacks, nothing matters.
+  if (layout_->full_groups != 0) last = std::min(last, tree.FullTip(base_end)->index + 1);
+  for (Node* node : tree.Chain(tree.Ancestor(base_end, last), scan.nodes())) {
+    scan.Add(node->whole());
+    consider(node);
   }
   std::vector<int32_t> scratch;
   Node* node = base_end;

@@ -94,8 +94,8 @@ class BranchState {
   // The base's node that holds token `position`, or nullptr.
   Node* BaseNode(int64_t position) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   // The last of the whole nodes behind which work can resume furthest, where need
-  // be with the rows that the base has of the next node. Windowed sessions are not
-  // searched before `floor`.
+  // be with the rows that the base has of the next node. Not searched before `floor`,
+  // where a lead-in can start.
   Node* FindResumeNode(int64_t limit, int64_t floor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   bool ReachIsWhole(Node* last, int64_t position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   void Resume(Node* node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
@@ -122,6 +122,8 @@ class BranchState {
   // branch_lead_in.cc. Where computing a lead-in beats resuming at `resume`, starts
   // one.
   LeadIn PlanRecompute(int64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  // The last that is there of the first `nodes` nodes of this branch's tokens.
+  Node* LastNode(int64_t nodes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   std::vector<Node*> Path(int64_t begin, int64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   // Bit g: the sinks that group g reaches from `position` are there.
   uint32_t WholeSinks(int64_t position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
@@ -180,12 +182,12 @@ class BranchState {
 
   // From MatchPrefix on, HEAVY_HITTERS alone; current_ claims it.
   std::shared_ptr<HeavySet> heavy_;
+  std::shared_ptr<HeavySet> epoch_;            // heavy_'s, or one before
   std::vector<std::vector<int32_t>> kept_;     // [layers] of ops::LayerKv
   std::vector<std::vector<int64_t>> weights_;  // [layers] of the step at hand
-  std::shared_ptr<HeavySet> epoch_;            // heavy_'s, or one before
+  HeavyScratch heavy_scratch_;
 
   // The page tables of ops::LayerKv, from the first Prepare on.
-  HeavyScratch heavy_scratch_;
   bool derived_ = false;
   std::vector<std::vector<base::PageId>> tables_;       // [layers]
   std::array<ReachablePages, kMaxGroups> table_reach_;  // by group: where they start
@@ -193,9 +195,9 @@ class BranchState {
 
   int64_t cached_tokens_ = 0;
   int64_t recomputed_tokens_ = 0;
+  int64_t evicted_tokens_ = 0;  // HEAVY_HITTERS alone
 };
 
-  int64_t evicted_tokens_ = 0;  // HEAVY_HITTERS alone
 }  // namespace tokend::kv
 
 #endif  // TOKEND_CORE_KV_BRANCH_STATE_H_

@@ -1,6 +1,5 @@
 // Sessions that forget: their specs, their tokens and their messages.
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -19,15 +18,6 @@ absl::Status ValidateSpec(const SessionSpec& spec, const StoreOptions& options) 
   const bool forgets = spec.retention.kind == RetentionPolicy::Kind::kSlidingWindow;
   if (spec.history_tokens > 0 && !forgets) {
     return base::InvalidField("session.history_tokens", "is for sessions with a sliding window");
-  }
-  // Work that resumes might find a node of which one window has more rows than the
-  // other, and then have to start at token 0.
-  const std::vector<int64_t>& local = options.local_windows;
-  const bool mixed =
-      std::adjacent_find(local.begin(), local.end(), std::not_equal_to<>()) != local.end();
-  if (spec.history_tokens > 0 && mixed) {
-    return base::FeatureUnavailable(
-        "history_tokens", "session.history_tokens: some of the model's layers have own windows");
   }
   return absl::OkStatus();
 }

@@ -47,7 +47,6 @@ int64_t HiddenPositions(const Layout& layout, int64_t position) {
 void ResumeScan::StartAt(int64_t position) {
   nodes_ = position / layout_.page_tokens;
   for (size_t g = 0; g < layout_.groups.size(); ++g) {
-    TOKEND_CHECK(!layout_.groups[g].full());
     first_[g] = Reachable(layout_.groups[g].mask, position, layout_.page_tokens).first_page;
   }
 }
@@ -55,7 +54,6 @@ void ResumeScan::StartAt(int64_t position) {
 void ResumeScan::SkipTo(int64_t nodes, uint32_t sinks) {
   nodes_ = nodes;
   for (size_t g = 0; g < layout_.groups.size(); ++g) {
-    TOKEND_CHECK(!layout_.groups[g].full());
     first_[g] = nodes;
     sinks_missing_[g] = (sinks >> g & 1) == 0;
   }

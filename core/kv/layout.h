@@ -54,8 +54,8 @@ class ResumeScan {
   // Starts at `position` without having seen the whole nodes before: those that a
   // query at `position` can reach are there.
   void StartAt(int64_t position);
-  // Starts behind `nodes` nodes, all of whose rows but for sinks are missing; bit g
-  // of `sinks`: those of group g are there. No group is full.
+  // Starts behind `nodes` nodes, of which the windowed groups have no rows but for
+  // sinks; bit g of `sinks`: those of group g are there.
   void SkipTo(int64_t nodes, uint32_t sinks);
   // The next node; bit g of `whole`: all its rows are there in group g.
   void Add(uint32_t whole);

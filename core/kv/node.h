@@ -1,6 +1,7 @@
 #ifndef TOKEND_CORE_KV_NODE_H_
 #define TOKEND_CORE_KV_NODE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -56,9 +57,10 @@ struct Node {
   };
   std::array<Holds, kMaxGroups> windows = {};  // claims that reach it
 
-  // KV. Bit g of `resident`: group g has its pages; all hold the first `rows`.
+  // KV. Bit g of `resident`: group g has its pages, of which the first rows[g] rows
+  // are filled.
   uint32_t resident = 0;
-  int32_t rows = 0;
+  std::array<int32_t, kMaxGroups> rows = {};
   std::vector<PageRef> pages;  // [layers], or empty
 
   // The parent's list of children, newest first.
@@ -88,8 +90,15 @@ struct Node {
   // Whether it has KV in the full group; a root needs none.
   bool has_full_kv() const { return is_root() || (resident & layout->full_groups) != 0; }
   // Bit g: group g has all rows.
-  uint32_t whole() const { return rows == layout->page_tokens ? resident : 0; }
-  uint32_t all_groups() const { return (1u << layout->groups.size()) - 1; }
+  uint32_t whole() const {
+    uint32_t groups = 0;
+    for (int g = 0; g < kMaxGroups; ++g) groups |= (rows[g] == layout->page_tokens ? 1u : 0) << g;
+    return groups;
+  }
+  // Rows that all groups have.
+  int32_t rows_of_all() const {
+    return *std::min_element(rows.begin(), rows.begin() + layout->groups.size());
+  }
 };
 
 }  // namespace tokend::kv

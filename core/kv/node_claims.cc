@@ -220,7 +220,7 @@ int64_t NodeTree::ResidentRows(const Claim& claim, int64_t end) const {
     int64_t rows = 0;
     const auto add = [&](const Node* node) {
       const int64_t start = node->index * page_tokens_;
-      if ((node->resident >> g & 1) != 0) rows += std::clamp<int64_t>(end - start, 0, node->rows);
+      rows += std::clamp<int64_t>(end - start, 0, node->rows[g]);
     };
     if (!groups[g].full()) {
       ForReach(claim.node_, claim.position_, groups[g].mask, add);

@@ -5,6 +5,14 @@
 
 namespace tokend::kv {
 
+// KV is closed towards the root: a jump never passes the last node with KV.
+Node* NodeTree::FullTip(Node* node) const {
+  for (; !node->has_full_kv(); ++touched_) {
+    node = node->jump->has_full_kv() ? node->parent : node->jump;
+  }
+  return node;
+}
+
 void NodeTree::Enlist(Lease* lease, Node* tip) {
   lease->tip = tip;
   lease->previous = nullptr;
@@ -25,10 +33,7 @@ void NodeTree::OpenLease(Claim* claim, const Claim* whole) {
   if (whole != nullptr && whole->lease_ != nullptr && !tip->has_full_kv()) {
     tip = whole->lease_->tip;
   }
-  // KV is closed towards the root: a jump never passes the last node with KV.
-  for (; !tip->has_full_kv(); ++touched_) {
-    tip = tip->jump->has_full_kv() ? tip->parent : tip->jump;
-  }
+  tip = FullTip(tip);
   claim->lease_ = std::make_unique<Lease>();
   claim->lease_->end = claim->node_;
   claim->lease_->strong = claim->kind_ == Claim::Kind::kStrong;

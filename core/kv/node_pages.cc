@@ -4,30 +4,21 @@
 namespace tokend::kv {
 
 void NodeTree::Attach(Node* node, std::vector<PageRef> pages, int rows) {
-  const Layout& layout = *node->layout;
-  const std::vector<LayerGroup>& groups = layout.groups;
-  uint32_t given = 0;
+  const std::vector<LayerGroup>& groups = node->layout->groups;
+  const bool had_full_kv = node->has_full_kv();
   for (size_t g = 0; g < groups.size(); ++g) {
-    if (pages[groups[g].layers.front()]) given |= 1u << g;
-  }
-  TOKEND_CHECK((given & layout.full_groups) == 0 || node->parent->has_full_kv());
-  // All groups of a node hold the same rows.
-  const bool fits = rows == node->rows || (rows > node->rows && (node->resident & ~given) == 0);
-  if (fits && given != 0) {
-    const bool had_full_kv = node->has_full_kv();
+    if (!pages[groups[g].layers.front()] || rows <= node->rows[g]) continue;
     if (node->pages.empty()) node->pages = NewPages();
-    for (size_t g = 0; g < groups.size(); ++g) {
-      const uint32_t bit = 1u << g;
-      if ((given & bit) == 0) continue;
-      if (rows == node->rows && (node->resident & bit) != 0) continue;
-      for (int layer : groups[g].layers) {
-        std::swap(node->pages[layer], pages[layer]);
-        if (pool_->hooks() != nullptr) pool_->hooks()->OnAttached(node->pages[layer].id(), *node);
-      }
-      node->resident |= bit;
+    for (int layer : groups[g].layers) {
+      std::swap(node->pages[layer], pages[layer]);
+      if (pool_->hooks() != nullptr) pool_->hooks()->OnAttached(node->pages[layer].id(), *node);
     }
-    node->rows = rows;
-    if (!had_full_kv && node->has_full_kv()) MoveLeasesTo(node);
+    node->resident |= 1u << g;
+    node->rows[g] = rows;
+  }
+  if (!had_full_kv && node->has_full_kv()) {
+    TOKEND_CHECK(node->parent->has_full_kv());
+    MoveLeasesTo(node);
   }
   GiveBack(std::move(pages));
   Update(node);
@@ -39,12 +30,10 @@ void NodeTree::FreePages(Node* node, uint32_t groups) {
   for (size_t g = 0; g < node->layout->groups.size(); ++g) {
     if ((groups >> g & 1) == 0) continue;
     for (int layer : node->layout->groups[g].layers) node->pages[layer].Reset();
+    node->rows[g] = 0;
   }
   node->resident &= ~groups;
-  if (node->resident == 0) {
-    node->rows = 0;
-    GiveBack(std::exchange(node->pages, {}));
-  }
+  if (node->resident == 0) GiveBack(std::exchange(node->pages, {}));
   if ((groups & node->layout->full_groups) != 0) MoveLeasesFrom(node);
 }
 

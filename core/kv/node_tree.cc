@@ -105,12 +105,21 @@ Node* NodeTree::AddChild(Node* parent, absl::Span<const int32_t> tokens) {
   return node;
 }
 
+std::vector<Node*> NodeTree::Chain(Node* node, int64_t begin) const {
+  std::vector<Node*> nodes;
+  for (; node->index >= begin && !node->is_root(); node = node->parent, ++touched_) {
+    nodes.push_back(node);
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  return nodes;
+}
+
 std::pair<Node*, int> NodeTree::FindDonor(Node* parent, Node* own,
                                           absl::Span<const int32_t> tokens) const {
   std::pair<Node*, int> best = {nullptr, 0};
   const auto try_node = [&](Node* node) {
-    if (node->resident != node->all_groups() || node->behind_gap()) return;
-    const size_t most = std::min<size_t>(tokens.size(), node->rows);
+    if (node->behind_gap()) return;
+    const size_t most = std::min<size_t>(tokens.size(), node->rows_of_all());
     size_t rows = 0;
     while (rows < most && node->tokens[rows] == tokens[rows]) ++rows;
     if (static_cast<int>(rows) > best.second) best = {node, static_cast<int>(rows)};

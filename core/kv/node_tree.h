@@ -100,6 +100,8 @@ class NodeTree {
   // `index` in [-1, node->index]. O(log n). Where the chain has forgotten that node:
   // the last one with sinks.
   Node* Ancestor(Node* node, int64_t index) const;
+  // The nodes up to `node` whose index is at least `begin`, oldest first.
+  std::vector<Node*> Chain(Node* node, int64_t begin) const;
   // Appends the tokens of positions [begin, end), all at or before `node`.
   void ReadTokens(Node* node, int64_t begin, int64_t end, std::vector<int32_t>* out) const;
   // The full child with these tokens, or nullptr.
@@ -124,6 +126,8 @@ class NodeTree {
   // Forgets what lies before a node that FindCut found. O(nodes behind it).
   void Cut(Node* node);
 
+  // The last node up to `node` that has KV in the full group. O(log n).
+  Node* FullTip(Node* node) const;
   // Nodes whose pages in a group with this mask a claim reaches, oldest first.
   std::vector<Node*> Reach(Node* node, int64_t position, const ops::AttentionMask& mask) const;
 

@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 constexpr int64_t kPageTokens = 4;
 constexpr int64_t kLayers = 3;
 
-class HistoryTest : public ::testing::Test {
+// By StoreOptions::local_windows.
+class HistoryTest : public ::testing::TestWithParam<std::vector<int64_t>> {
  protected:
   static constexpr int64_t kSinks = 2, kWindow = 9, kHistory = 50, kLookBack = 5;
   // Of tokens that stay: the history, what an edit at its begin needs, as much
@@ -34,6 +35,7 @@ class HistoryTest : public ::testing::Test {
     options.pages = kLayers * 40;
     options.max_versions = max_versions;
     options.look_back_tokens = kLookBack;
+    options.local_windows = GetParam();
     return options;
   }
   static SessionSpec Spec(int64_t history = kHistory, int64_t sinks = kSinks,
@@ -61,7 +63,7 @@ class HistoryTest : public ::testing::Test {
   }
 };
 
-TEST_F(HistoryTest, AStreamKeepsItsNewestTokens) {
+TEST_P(HistoryTest, AStreamKeepsItsNewestTokens) {
   for (const int64_t sinks : {0, 2, 5}) {
     for (const int size : {3, 16, 130}) {
       KvHarness harness(Options());
@@ -95,7 +97,7 @@ TEST_F(HistoryTest, AStreamKeepsItsNewestTokens) {
   }
 }
 
-TEST_F(HistoryTest, WhatIsShorterKeepsAll) {
+TEST_P(HistoryTest, WhatIsShorterKeepsAll) {
   KvHarness harness(Options());
   ASSERT_TRUE(harness.store().CreateSession("p", "a", Spec(1000)).ok());
   const Tokens tokens = Stream(&harness, "a", {}, 9, 1000);
@@ -103,7 +105,7 @@ TEST_F(HistoryTest, WhatIsShorterKeepsAll) {
   EXPECT_EQ(harness.Read("a"), tokens);
 }
 
-TEST_F(HistoryTest, WhatLiesBeforeIsOutOfRange) {
+TEST_P(HistoryTest, WhatLiesBeforeIsOutOfRange) {
   KvHarness harness(Options());
   SessionStore& store = harness.store();
   ASSERT_TRUE(store.CreateSession("p", "a", Spec()).ok());
@@ -138,7 +140,7 @@ TEST_F(HistoryTest, WhatLiesBeforeIsOutOfRange) {
   harness.Audit();
 }
 
-TEST_F(HistoryTest, AfterADropTheReceptiveFieldIsEnough) {
+TEST_P(HistoryTest, AfterADropTheReceptiveFieldIsEnough) {
   for (const int64_t sinks : {0, 2, 5}) {
     for (const int64_t window : {1, 2, 9}) {
       for (const int chunk : {1, 5, 64}) {
@@ -160,7 +162,7 @@ TEST_F(HistoryTest, AfterADropTheReceptiveFieldIsEnough) {
   }
 }
 
-TEST_F(HistoryTest, EachVersionKeepsItsOwn) {
+TEST_P(HistoryTest, EachVersionKeepsItsOwn) {
   KvHarness harness(Options());
   SessionStore& store = harness.store();
   ASSERT_TRUE(store.CreateSession("p", "a", Spec()).ok());
@@ -187,7 +189,7 @@ TEST_F(HistoryTest, EachVersionKeepsItsOwn) {
   }
 }
 
-TEST_F(HistoryTest, ForksShareUntilTheyNeedNot) {
+TEST_P(HistoryTest, ForksShareUntilTheyNeedNot) {
   KvHarness harness(Options());
   SessionStore& store = harness.store();
   ASSERT_TRUE(store.CreateSession("p", "a", Spec()).ok());
@@ -214,17 +216,18 @@ TEST_F(HistoryTest, ForksShareUntilTheyNeedNot) {
   harness.Audit();
   ASSERT_TRUE(store.DeleteSession("p", "b", {}, false).ok());
   store.Maintain();
-  EXPECT_LE(harness.audit().nodes(), kMostKept / kPageTokens);
+  // TakeAllPages left some in the prefix cache.
+  EXPECT_LE(harness.audit().nodes() - store.Snapshot().pages.cached, kMostKept / kPageTokens);
   harness.Audit();
 }
 
-TEST_F(HistoryTest, ForksOfEachTurnHoldNothingUp) {
+TEST_P(HistoryTest, ForksOfEachTurnHoldNothingUp) {
   KvHarness harness(Options());
   SessionStore& store = harness.store();
   ASSERT_TRUE(store.CreateSession("p", "a", Spec()).ok());
   Tokens tokens;
   for (int turn = 0; turn < 400; ++turn) {
-    tokens = Stream(&harness, "a", std::move(tokens), 8, static_cast<int64_t>(tokens.size()) + 1);
+    tokens = Stream(&harness, "a", std::move(tokens), 8, 8 * (turn + 1));
     ASSERT_TRUE(store.Fork("p", "a", {}, absl::StrCat("f", turn), {}).ok());
     if (turn < 3) continue;
     ASSERT_TRUE(store.DeleteSession("p", absl::StrCat("f", turn - 3), {}, false).ok());
@@ -234,7 +237,7 @@ TEST_F(HistoryTest, ForksOfEachTurnHoldNothingUp) {
   harness.Audit();
 }
 
-TEST_F(HistoryTest, MatchesItsOwnChainAlone) {
+TEST_P(HistoryTest, MatchesItsOwnChainAlone) {
   KvHarness harness(Options());
   ASSERT_TRUE(harness.store().CreateSession("p", "a", Spec()).ok());
   ASSERT_TRUE(harness.store().CreateSession("p", "b", Spec()).ok());
@@ -254,7 +257,7 @@ TEST_F(HistoryTest, MatchesItsOwnChainAlone) {
 }
 
 // A turn that runs while the head moves on, and one that is parked.
-TEST_F(HistoryTest, WhatABranchNeedsStays) {
+TEST_P(HistoryTest, WhatABranchNeedsStays) {
   KvHarness harness(Options(1));
   SessionStore& store = harness.store();
   ASSERT_TRUE(store.CreateSession("p", "a", Spec()).ok());
@@ -286,7 +289,7 @@ TEST_F(HistoryTest, WhatABranchNeedsStays) {
 }
 
 // From a base before what another forgets, on pages behind it.
-TEST_F(HistoryTest, ABranchThatMatchedFarHasItsWayThere) {
+TEST_P(HistoryTest, ABranchThatMatchedFarHasItsWayThere) {
   KvHarness harness(Options(1));
   SessionStore& store = harness.store();
   ASSERT_TRUE(store.CreateSession("p", "a", Spec()).ok());
@@ -309,7 +312,7 @@ TEST_F(HistoryTest, ABranchThatMatchedFarHasItsWayThere) {
   EXPECT_EQ(harness.Read(fork->fork_id()), Tokens(tokens.begin(), tokens.begin() + 41));
 }
 
-TEST_F(HistoryTest, MessagesBeforeAreDropped) {
+TEST_P(HistoryTest, MessagesBeforeAreDropped) {
   KvHarness harness(Options());
   SessionStore& store = harness.store();
   ASSERT_TRUE(store.CreateSession("p", "a", Spec()).ok());
@@ -361,7 +364,7 @@ TEST_F(HistoryTest, MessagesBeforeAreDropped) {
   EXPECT_EQ(*conversation->front().text, "199");
 }
 
-TEST_F(HistoryTest, IsForSlidingWindowsAlone) {
+TEST_P(HistoryTest, IsForSlidingWindowsAlone) {
   KvHarness harness(Options());
   SessionSpec spec = Spec(-1);
   const auto refused = [&] {
@@ -380,13 +383,11 @@ TEST_F(HistoryTest, IsForSlidingWindowsAlone) {
   refused();
   spec.retention = {RetentionPolicy::Kind::kLayered, 0, 9, 1};
   refused();
-
-  StoreOptions options = Options();
-  options.local_windows = {5, 0, 5};
-  KvHarness mixed(options);
-  EXPECT_EQ(GetErrorReason(mixed.store().CreateSession("p", "x", Spec()).status()),
-            ErrorReason::kFeatureUnavailable);
 }
+
+INSTANTIATE_TEST_SUITE_P(LocalWindows, HistoryTest,
+                         ::testing::Values(std::vector<int64_t>{}, std::vector<int64_t>{5, 0, 5},
+                                           std::vector<int64_t>{0, 12, 12}));
 
 }  // namespace
 }  // namespace tokend::kv

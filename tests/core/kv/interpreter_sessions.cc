@@ -16,9 +16,7 @@ bool Interpreter::Create(const Op& op) {
   if (heavy && !options_.local_windows.empty()) spec.retention = {};
   if (op.c / 16 % 4 == 1) spec.idle_ttl = absl::Seconds(10);
   const bool windowed = spec.retention.kind == RetentionPolicy::Kind::kSlidingWindow;
-  if (windowed && options_.local_windows.empty() && op.c / 64 % 6 > 0) {
-    spec.history_tokens = 1 + op.c / 384 % 9;
-  }
+  if (windowed && op.c / 64 % 6 > 0) spec.history_tokens = 1 + op.c / 384 % 9;
   const bool over_quota = spec.pinned && OverQuota(name, harness_.options().layers);
   auto info = store().CreateSession(name.first, name.second, spec);
   if (FindModel(name) != nullptr) {

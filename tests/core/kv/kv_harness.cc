@@ -189,13 +189,14 @@ std::vector<std::string> KvHarness::Broken() {
     for (const PageRef& page : node->pages) {
       if (!page) continue;
       Seen& seen = seen_[static_cast<size_t>(page.id())];
-      const uint64_t checksum = backend_.PageChecksum(page.id(), node->rows);
-      if (seen.generation == tags_.generation(page.id()) && seen.rows == node->rows) {
+      const uint64_t checksum = backend_.PageChecksum(page.id(), rows);
+      if (seen.generation == tags_.generation(page.id()) && seen.rows == rows) {
         if (checksum != seen.checksum) broken.push_back("a page of a node changed");
+      const auto layer = static_cast<int>(&page - node->pages.data());
+      const int rows = node->rows[node->layout->group_of_layer[layer]];
         continue;
       }
-      seen = {tags_.generation(page.id()), node->rows, checksum};
-      const auto layer = static_cast<int>(&page - node->pages.data());
+      seen = {tags_.generation(page.id()), rows, checksum};
       if (!RowsAreRight(node, layer)) broken.push_back("rows of a node differ from the reference");
     }
   }
@@ -205,9 +206,10 @@ std::vector<std::string> KvHarness::Broken() {
 bool KvHarness::RowsAreRight(Node* node, int layer) {
   const int64_t begin = node->index * options_.page_tokens;
   const testing::FakeReference& reference =
-      Reference(node->layout->policy, AllTokens(node, begin + node->rows));
-  for (int row = 0; row < node->rows; ++row) {
+      Reference(node->layout->policy, AllTokens(node, begin + rows));
+  for (int row = 0; row < rows; ++row) {
     if (backend_.RowValue(node->pages[layer].id(), row) != reference.Kv(layer, begin + row)) {
+  const int rows = node->rows[node->layout->group_of_layer[layer]];
       return false;
     }
   }

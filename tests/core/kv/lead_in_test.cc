@@ -222,7 +222,7 @@ TEST_F(RecomputeTest, FullLayersThatSurviveAreNotWritten) {
     for (const Node* node : harness.audit().ResidentNodes()) {
       if (!node->pages[0] || node->index * harness.options().page_tokens >= 60) continue;
       const base::PageId page = node->pages[0].id();
-      pages.push_back({page, harness.backend().PageChecksum(page, node->rows)});
+      pages.push_back({page, harness.backend().PageChecksum(page, node->rows[0])});
     }
     return pages;
   };

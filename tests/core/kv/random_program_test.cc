@@ -21,10 +21,8 @@ void ExpectCoverage(const Coverage& seen, int operations, const ProgramOptions& 
   EXPECT_GT(seen.copies, operations / 80);
   EXPECT_GT(seen.evicted_window, operations / 200);
   EXPECT_GT(seen.expired, 0);
-  if (options.local_windows.empty()) {
-    EXPECT_GT(seen.forgotten, operations / 10000);
-    EXPECT_GT(seen.not_kept, operations / 20000);
-  }
+  EXPECT_GT(seen.forgotten, operations / 10000);
+  EXPECT_GT(seen.not_kept, operations / 20000);
   EXPECT_GT(seen.conflicts, operations / 1000);
   for (const int64_t faults : seen.faults) EXPECT_GT(faults, operations / 5000);
   EXPECT_EQ(seen.over_quota > 0, options.quota > 0);

@@ -224,6 +224,24 @@ TEST(ScaleTest, ACutTakesTheLogarithmOfItsDistance) {
   }
 }
 
+// Nor does a turn's start depend on it where a session's KV is there, or all gone.
+TEST(ScaleTest, AMatchTakesTheLogarithmOfTheContext) {
+  const auto match = [](KvHarness* h) {
+    auto writer = h->Admit("a");
+    auto branch = *h->store().Checkout(writer.get(), {});
+    branch->Append({1});
+    branch->MatchPrefix();
+  };
+  for (const RetentionPolicy& policy : Policies()) {
+    for (const Story& story : Stories()) {
+      const Cost small = CostOf(112, policy, story, match);
+      const Cost large = CostOf(100000, policy, story, match);
+      EXPECT_LE(large.touched - small.touched, 6 * 2 * 13) << story.name;
+      EXPECT_LE(large.allocations - small.allocations, 4) << story.name;
+    }
+  }
+}
+
 TEST(ScaleTest, ADecodeStepTakesNoPageWithinItsPage) {
   KvHarness harness;
   auto branch = harness.store().CheckoutEphemeral("p");

@@ -187,10 +187,6 @@ void StoreAudit::CheckNode(const Node* node) UNLOCKED {
   const Node* ancestor = node->parent;
   while (ancestor->index > node->jump->index) ancestor = ancestor->parent;
   if (ancestor != node->jump) Broken(absl::StrCat(name, "jumps to another chain"));
-  if ((node->rows == 0) != (node->resident == 0) ||
-      node->rows > static_cast<int>(node->tokens.size())) {
-    Broken(absl::StrCat(name, node->rows, " rows"));
-  }
   const uint32_t full = node->layout->full_groups;
   if ((node->resident & full) != 0 && !node->parent->is_root() &&
       (node->parent->whole() & full) == 0) {
@@ -201,6 +197,9 @@ void StoreAudit::CheckNode(const Node* node) UNLOCKED {
     for (int layer : node->layout->groups[g].layers) {
       const bool has = !node->pages.empty() && static_cast<bool>(node->pages[layer]);
       if (has != resident) Broken(absl::StrCat(name, "pages of group ", g));
+    }
+    if ((node->rows[g] > 0) != resident || node->rows[g] > static_cast<int>(node->tokens.size())) {
+      Broken(absl::StrCat(name, node->rows[g], " rows of group ", g));
     }
     const Node::Holds& holds = node->windows[g];
     if (resident && !node->layout->groups[g].full() && holds.strong == 0 && holds.weak == 0) {
