@@ -174,7 +174,11 @@ Tokens KvHarness::AllTokens(Node* node, int64_t end) {
 
 Tokens KvHarness::AllTokens(const Branch& branch, int64_t end) {
   const int64_t base = std::min(branch.base_tokens(), end);
-  Tokens tokens = AllTokens(audit().BaseNode(branch), base);
+  Tokens tokens;
+  {
+    const auto lock = audit().Lock();
+    tokens = AllTokens(audit().BaseNode(branch), base);
+  }
   branch.ReadTokens(base, end, &tokens);
   return tokens;
 }
@@ -188,12 +192,12 @@ std::vector<std::string> KvHarness::Broken() {
   for (Node* node : audit().ResidentNodes()) {
     for (const PageRef& page : node->pages) {
       if (!page) continue;
+      const auto layer = static_cast<int>(&page - node->pages.data());
+      const int rows = node->rows[node->layout->group_of_layer[layer]];
       Seen& seen = seen_[static_cast<size_t>(page.id())];
       const uint64_t checksum = backend_.PageChecksum(page.id(), rows);
       if (seen.generation == tags_.generation(page.id()) && seen.rows == rows) {
         if (checksum != seen.checksum) broken.push_back("a page of a node changed");
-      const auto layer = static_cast<int>(&page - node->pages.data());
-      const int rows = node->rows[node->layout->group_of_layer[layer]];
         continue;
       }
       seen = {tags_.generation(page.id()), rows, checksum};
@@ -205,11 +209,11 @@ std::vector<std::string> KvHarness::Broken() {
 
 bool KvHarness::RowsAreRight(Node* node, int layer) {
   const int64_t begin = node->index * options_.page_tokens;
+  const int rows = node->rows[node->layout->group_of_layer[layer]];
   const testing::FakeReference& reference =
       Reference(node->layout->policy, AllTokens(node, begin + rows));
   for (int row = 0; row < rows; ++row) {
     if (backend_.RowValue(node->pages[layer].id(), row) != reference.Kv(layer, begin + row)) {
-  const int rows = node->rows[node->layout->group_of_layer[layer]];
       return false;
     }
   }

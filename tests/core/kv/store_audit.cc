@@ -357,6 +357,10 @@ void StoreAudit::ReadTokens(Node* node, int64_t end, std::vector<int32_t>* out) 
   state_->tree.ReadTokens(node, 0, end, out);
 }
 
+std::unique_ptr<base::MutexLock> StoreAudit::Lock() UNLOCKED {
+  return std::make_unique<base::MutexLock>(&state_->mu);
+}
+
 Node* StoreAudit::BaseNode(const Branch& branch) { return branch.state_->base().claim.node(); }
 
 int64_t StoreAudit::nodes() UNLOCKED { return state_->tree.node_count(); }

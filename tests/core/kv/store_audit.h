@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ class StoreAudit {
   uint64_t RootDigest(absl::string_view principal, const RetentionPolicy& policy) {
     return RootNamer::Digest(state_->namer.Key(principal, policy, ""));
   }
+  // Keeps other threads out; all else here takes no lock.
+  std::unique_ptr<base::MutexLock> Lock();
   // On which a branch's base ends.
   Node* BaseNode(const Branch& branch);
 
