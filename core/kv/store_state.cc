@@ -40,7 +40,8 @@ StoreState::~StoreState() {
     const std::shared_ptr<Session> session = sessions.begin()->second;
     RemoveSession(session.get());
   }
-  DrainLocked();
+  while (DrainPiece()) {
+  }
 }
 
 std::shared_ptr<Session> StoreState::Find(absl::string_view principal, absl::string_view id) {
@@ -171,17 +172,14 @@ void StoreState::Drain() {
   bool more = true;
   while (more) {
     base::MutexLock lock(&mu);
-    for (Claim& claim : dead) tree.Drop(std::move(claim));
-    dead.clear();
-    more = tree.Drain(kDrainPiece);
+    more = DrainPiece();
   }
 }
 
-void StoreState::DrainLocked() {
+bool StoreState::DrainPiece() {
   for (Claim& claim : dead) tree.Drop(std::move(claim));
   dead.clear();
-  while (tree.Drain(kDrainPiece)) {
-  }
+  return tree.Drain(kDrainPiece);
 }
 
 void StoreState::DeleteIdle() {
@@ -204,7 +202,7 @@ void StoreState::DeleteIdle() {
 }
 
 int64_t StoreState::Obtainable(absl::string_view principal) {
-  DrainLocked();
+  DrainPiece();
   std::vector<NodeTree::Claimant> claims;
   for (const Session* session : Kept(principal)) {
     claims.push_back({&session->versions.back().claim});
@@ -236,7 +234,7 @@ std::optional<base::EvictionCause> StoreState::RetireIdle(absl::string_view prin
 
 absl::Status StoreState::MakeRoom(int64_t pages, absl::string_view principal) {
   if (pages <= pool.free()) return absl::OkStatus();
-  DrainLocked();
+  DrainPiece();
   if (pages > pool.free() + tree.loose_pages() && pages > Obtainable(principal)) {
     return PoolFull(pages, pool.total());
   }

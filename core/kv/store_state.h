@@ -153,7 +153,8 @@ class StoreState {
   void Forget();
   // Deletes sessions that have been idle for too long.
   void DeleteIdle();
-  void DrainLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // A piece of the same; false: nothing is left.
+  bool DrainPiece() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Makes `pages` pages free for a turn of `principal`, or KV_POOL_FULL and
   // nothing changes.
   absl::Status MakeRoom(int64_t pages, absl::string_view principal)
