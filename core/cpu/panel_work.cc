@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/functional/function_ref.h"
+#include "core/base/check.h"
 #include "core/cpu/matmul.h"
 
 namespace tokend::cpu {
@@ -56,7 +57,9 @@ int64_t PanelWork::panel_bytes() const {
     const PackedMatrix& matrix = jobs[i].linear->matrix;
     bytes += matrix.panels() * matrix.panel_bytes();
   }
-  return bytes / panels();
+  const int64_t all = panels();
+  TOKEND_CHECK(all > 0);
+  return bytes / all;
 }
 
 void PanelWork::ComputeGated(const MatmulInput& input, const PanelRange& range,

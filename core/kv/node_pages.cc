@@ -92,7 +92,8 @@ void NodeTree::Update(Node* node, int64_t last_use) {
   Node* previous = list.newest;
   if (previous != nullptr && previous->last_use > last_use) {
     previous = nullptr;
-    for (Node* at = list.oldest; at->last_use < last_use; at = at->loose_next, ++touched_) {
+    Node* at = list.oldest;
+    for (; at != nullptr && at->last_use < last_use; at = at->loose_next, ++touched_) {
       previous = at;
     }
   }
