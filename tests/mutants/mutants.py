@@ -70,7 +70,7 @@ MUTANTS = [
     ("a retired head keeps its KV", "core/kv/store_state.cc",
      "tree.Change(&oldest->versions.back().claim, Claim::Kind::kWeak);", "", PROGRAMS),
     ("a turn does not look for the version that it expects", "core/kv/session_turns.cc",
-     "if (expected && *expected != static_cast<int64_t>(session.head())) {", "if (false) {",
+     "TOKEND_RETURN_IF_ERROR(state_->CheckExpected(session, turn.intent.expected_version));", "",
      HISTORIES),
     ("a rollback does not mind the line", "core/kv/session_store.cc",
      "if (!session->line.empty()) return SessionBusy(id);", "", HISTORIES),
@@ -90,7 +90,7 @@ MUTANTS = [
     ("a step runs into the next epoch", "core/kv/branch_pages.cc",
      "rule.EpochOf(computed_) + rule.epoch_tokens", "tokens()", TREE),
     ("a heavy tail page that others have is written", "core/kv/branch_heavy.cc",
-     "heavy_->layers[0].refs.back().use_count() > 1", "false", TREE),
+     "heavy_->layers[0].refs.back().owners() > 1", "false", TREE),
     ("a cut version keeps what it cut", "core/kv/branch_heavy.cc",
      "if (heavy_->tokens <= tokens) {", "if (true) {", TREE),
 ]
