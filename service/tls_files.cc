@@ -37,7 +37,7 @@ using Context = std::unique_ptr<SSL_CTX, Deleter<SSL_CTX_free>>;
 // OpenSSL's own last words, which it forgets.
 std::string TakeProblem() {
   const char* reason = ERR_reason_error_string(ERR_peek_last_error());
-  const std::string out = reason != nullptr ? reason : "unknown";
+  std::string out = reason != nullptr ? reason : "unknown";
   ERR_clear_error();
   return out;
 }
