@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs ./dev's install step and the configure step in a new, minimal Debian 12: no
-# compiler, Python, git or certificates. Needs root and debootstrap; exit code 77
-# (skipped) without them.
+# compiler, Python, git or certificates; with TOKEND_FRESH_DEMO=1 the whole demo, too.
+# Needs root and debootstrap; exit code 77 (skipped) without them.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
 
@@ -52,4 +52,5 @@ for tool in usr/bin/apt-get usr/bin/apt; do
 done
 https_proxy=http://127.0.0.1:9 http_proxy=http://127.0.0.1:9 inside /src/dev configure
 grep -q 'Build files have been written' "$chroot/src/build/release.log"
+[ -z "${TOKEND_FRESH_DEMO:-}" ] || inside /src/dev demo
 echo "A fresh Debian 12 installs and configures: $(du -sxm --exclude=proc "$chroot" | cut -f1) MB"
