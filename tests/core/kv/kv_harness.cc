@@ -183,6 +183,15 @@ Tokens KvHarness::AllTokens(const Branch& branch, int64_t end) {
   return tokens;
 }
 
+void KvHarness::ExpectExpiry(absl::string_view id, absl::Duration idle) {
+  clock_.Advance(idle - absl::Seconds(1));
+  store_->Maintain();
+  EXPECT_TRUE(store_->GetSession("p", id).ok());
+  clock_.Advance(absl::Seconds(2));
+  store_->Maintain();
+  EXPECT_FALSE(store_->GetSession("p", id).ok());
+}
+
 void KvHarness::Audit() { EXPECT_THAT(Broken(), ::testing::IsEmpty()); }
 
 std::vector<std::string> KvHarness::Broken() {

@@ -103,6 +103,8 @@ class KvHarness {
 
   // Invariants, and the content of every resident page. Adds failures to the test.
   void Audit();
+  // The session goes after so much idle time, and a second before it is still there.
+  void ExpectExpiry(absl::string_view id, absl::Duration idle);
   // What is broken; empty: nothing.
   std::vector<std::string> Broken();
   StoreAudit audit() { return StoreAudit(store_.get()); }
