@@ -163,6 +163,9 @@ TEST(HeavyTest, ACutGoesOnFromTheEpochOrFromTheStart) {
   KvHarness harness;
   ASSERT_TRUE(harness.Create("a", Heavy(2, 9, 2, 8)).ok());
   ASSERT_TRUE(harness.Turn("a", SomeTokens(53), 7, 51).ok());
+  harness.store().Maintain();
+  // Of the last epoch's start: sinks, kept pages, window.
+  EXPECT_EQ(harness.store().Snapshot().pages.private_pages, 3 * (1 + 2 + 3));
   ASSERT_TRUE(harness.Turn("a", SomeTokens(4, 2)).ok());
   EXPECT_EQ(harness.last_stats().recomputed_tokens, 3);  // from the last epoch's start on
   ASSERT_TRUE(harness.Turn("a", SomeTokens(5, 6), 64, {}, 54).ok());
