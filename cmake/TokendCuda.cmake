@@ -1,5 +1,5 @@
 # The CUDA toolkit, where there is one. Its headers alone are enough for tests/simt/.
-set(TOKEND_CUDA_ARCHITECTURES "86-real;87-real;90;110-real;120-real" CACHE STRING
+set(TOKEND_CUDA_ARCHITECTURES "80-virtual;86-real;87-real;90;110-real;120-real" CACHE STRING
   "Parts to compile kernels for; ./dev's tests take fewer")
 find_program(TOKEND_NVCC nvcc HINTS /usr/local/cuda/bin)
 find_path(TOKEND_CUDA_INCLUDE cuda_runtime_api.h HINTS /usr/local/cuda/include)

@@ -9,8 +9,12 @@
 namespace tokend::cuda {
 
 // OK for cudaSuccess. cudaErrorMemoryAllocation is RESOURCE_EXHAUSTED; everything
-// else is INTERNAL with kBackendFailed. `what` names the kernel or the call.
+// else is INTERNAL with kBackendFailed. `what` names the kernel or the call. Takes
+// the error off the thread's record, so that no later call reports it again.
 absl::Status CudaStatus(cudaError_t error, absl::string_view what);
+
+// The device's context is lost: every later call of this process fails, too.
+bool IsSticky(cudaError_t error);
 
 }  // namespace tokend::cuda
 
