@@ -83,78 +83,30 @@ ops::BackendInfo CpuBackend::info() const {
 }
 
 absl::Status CpuBackend::AllocateArena(int64_t pages) {
-  if (arena_.pages() > 0) return BadStep("the arena is there already");
+  if (arena_.pages() > 0) return ops::BadStep("the arena is there already");
   TOKEND_ASSIGN_OR_RETURN(arena_, KvArena::Create(layout_, pages));
   return absl::OkStatus();
 }
 
-absl::Status CpuBackend::CheckBatch(const ops::StepBatch& batch) const {
-  const auto rows = static_cast<int64_t>(batch.tokens.size());
-  if (arena_.pages() == 0) return BadStep("no arena yet");
-  if (rows < 1 || rows > options_.max_batch_tokens) {
-    return BadStep(absl::StrCat(rows, " rows of at most ", options_.max_batch_tokens));
-  }
-  if (static_cast<int64_t>(batch.sequences.size()) > options_.max_sequences) {
-    return BadStep(
-        absl::StrCat(batch.sequences.size(), " sequences of at most ", options_.max_sequences));
-  }
-  for (const int32_t token : batch.tokens) {
-    if (token < 0 || token >= model_->plan().vocabulary_size) {
-      return BadStep(absl::StrCat("token ", token));
-    }
-  }
-  return CheckSequences(batch);
-}
-
-absl::Status CpuBackend::CheckSequences(const ops::StepBatch& batch) const {
-  const auto rows = static_cast<int64_t>(batch.tokens.size());
-  int64_t next = 0;
-  size_t logit_row = 0;
-  int64_t last = -1;
-  for (const ops::StepSequence& sequence : batch.sequences) {
-    if (sequence.first_row != next || sequence.rows < 1 || sequence.position < 0 ||
-        sequence.layers.size() != model_->layers().size()) {
-      return BadStep(absl::StrCat("the sequence at row ", next));
-    }
-    next += sequence.rows;
-    int64_t attend_begin = 0;
-    for (const ops::LayerKv& layer : sequence.layers) {
-      if (layer.attend_begin < attend_begin) return BadStep("attend_begin falls");
-      attend_begin = layer.attend_begin;
-    }
-    for (; logit_row < batch.logit_rows.size() && batch.logit_rows[logit_row] < next; ++logit_row) {
-      const int64_t row = batch.logit_rows[logit_row];
-      if (row <= last || sequence.position + row - sequence.first_row < attend_begin) {
-        return BadStep(absl::StrCat("logits of row ", row));
-      }
-      last = row;
-    }
-  }
-  if (next != rows) return BadStep(absl::StrCat("sequences cover ", next, " of ", rows, " rows"));
-  if (logit_row < batch.logit_rows.size()) {
-    return BadStep(absl::StrCat("logits of row ", batch.logit_rows[logit_row]));
-  }
-  return absl::OkStatus();
+ops::StepLimits CpuBackend::Limits() const {
+  return {model_->plan().vocabulary_size,
+          static_cast<int64_t>(model_->layers().size()),
+          options_.max_batch_tokens,
+          options_.max_sequences,
+          arena_.pages(),
+          layout_.page_tokens};
 }
 
 absl::StatusOr<ops::StepOutput> CpuBackend::Forward(const ops::StepBatch& batch) {
-  TOKEND_RETURN_IF_ERROR(CheckBatch(batch));
+  TOKEND_RETURN_IF_ERROR(ops::CheckStep(batch, Limits()));
   ops::StepOutput output;
   TOKEND_ASSIGN_OR_RETURN(output.logits, pass_->Run(batch, arena_));
   return output;
 }
 
 absl::Status CpuBackend::CopyPages(absl::Span<const ops::PageCopy> copies) {
-  for (const ops::PageCopy& copy : copies) {
-    for (const base::PageId page : {copy.from, copy.to}) {
-      const auto id = static_cast<int64_t>(page);
-      if (id < 0 || id >= arena_.pages()) return BadStep(absl::StrCat("copy of page ", id));
-    }
-    if (copy.rows < 0 || copy.rows > layout_.page_tokens) {
-      return BadStep(absl::StrCat("copy of ", copy.rows, " rows"));
-    }
-    arena_.CopyRows(copy);
-  }
+  TOKEND_RETURN_IF_ERROR(ops::CheckCopies(copies, Limits()));
+  for (const ops::PageCopy& copy : copies) arena_.CopyRows(copy);
   return absl::OkStatus();
 }
 

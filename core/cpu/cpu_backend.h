@@ -11,6 +11,7 @@
 #include "core/cpu/packed_model.h"
 #include "core/cpu/thread_pool.h"
 #include "core/ops/backend.h"
+#include "core/ops/check_step.h"
 #include "core/ops/plan.h"
 
 namespace tokend::cpu {
@@ -53,8 +54,7 @@ class CpuBackend final : public ops::Backend {
  private:
   CpuBackend(const CpuBackendOptions& options, Isa isa, KvLayout layout)
       : options_(options), isa_(isa), layout_(layout) {}
-  absl::Status CheckBatch(const ops::StepBatch& batch) const;
-  absl::Status CheckSequences(const ops::StepBatch& batch) const;
+  ops::StepLimits Limits() const;
 
   const CpuBackendOptions options_;
   const Isa isa_;

@@ -5,11 +5,6 @@
 
 namespace tokend::cpu {
 
-absl::Status BadStep(absl::string_view problem) {
-  return base::MakeError(absl::StatusCode::kInternal, absl::StrCat("cpu backend: ", problem),
-                         {base::ErrorReason::kBackendFailed, {}, {}});
-}
-
 absl::Status UnsupportedPlan(absl::string_view problem) {
   return base::MakeError(absl::StatusCode::kUnimplemented, absl::StrCat("cpu backend: ", problem),
                          {base::ErrorReason::kFeatureUnavailable, {{"feature", "model"}}, {}});

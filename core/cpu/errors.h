@@ -6,9 +6,6 @@
 
 namespace tokend::cpu {
 
-// INTERNAL, kBackendFailed: a step that breaks the contract of ops/step.h.
-absl::Status BadStep(absl::string_view problem);
-
 // UNIMPLEMENTED, kFeatureUnavailable: a model that this backend cannot run.
 absl::Status UnsupportedPlan(absl::string_view problem);
 
