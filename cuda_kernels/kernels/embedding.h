@@ -1,0 +1,30 @@
+#ifndef TOKEND_CUDA_KERNELS_KERNELS_EMBEDDING_H_
+#define TOKEND_CUDA_KERNELS_KERNELS_EMBEDDING_H_
+
+#include <driver_types.h>
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "cuda_kernels/kernels/matmul.h"
+
+namespace tokend::cuda {
+
+// x[r] = scale * table[tokens[r]] + positions[row_positions[r]], in f32.
+struct EmbeddingParams {
+  int rows = 0;
+  const int32_t* tokens = nullptr;  // [rows], on the device
+  // [vocabulary, width]: the very copy that a tied output head multiplies by.
+  PackedMatrix table;
+  float scale = 1;
+  PackedMatrix positions;                  // [context, width]; data nullptr: none
+  const int64_t* row_positions = nullptr;  // [rows], on the device; read if there are positions
+  float* x = nullptr;                      // [rows, x_stride]
+  int64_t x_stride = 0;                    // elements
+};
+
+absl::Status Embed(const EmbeddingParams& params, cudaStream_t stream);
+
+}  // namespace tokend::cuda
+
+#endif  // TOKEND_CUDA_KERNELS_KERNELS_EMBEDDING_H_
