@@ -1,0 +1,60 @@
+// What tests set and read of the stand-in.
+#ifndef TOKEND_TESTS_SIMT_CONTROL_H_
+#define TOKEND_TESTS_SIMT_CONTROL_H_
+
+#include <driver_types.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tokend::simt {
+
+// In which order what may run next runs. A thread runs until it must wait.
+enum class Order { kAscending, kDescending, kInterleaved };
+
+struct Schedule {
+  Order warps = Order::kAscending;  // which warp runs ahead of the others; its lanes likewise
+  Order blocks = Order::kAscending;
+  bool late_copies = false;     // asynchronous copies read and land at the wait
+  bool split_mma_sums = false;  // Ampere's two sums of 8 products; else one of 16
+};
+void SetSchedule(const Schedule& schedule);
+const Schedule& CurrentSchedule();
+
+// A bug in a kernel, in words, with kernel, block and thread. A launch that finds
+// one fails with cudaErrorLaunchFailure, which stays as on a device until
+// ResetDevice(); cudaGetErrorString() then gives the words.
+std::vector<std::string> TakeFindings();
+
+// Makes call number `after_calls` from now (0: the next) of the cudart function or
+// the kernel of that name return `error`; with an empty name, any function or launch.
+// Errors that no device recovers from (cudaErrorIllegalAddress, ...) stay.
+void FailCall(const std::string& name, int after_calls, cudaError_t error);
+
+// Calls of cudart functions and launches since ResetDevice(), by which a test learns
+// how many there are to fail.
+int CallCount();
+
+// The device that the stand-in shows.
+struct DeviceModel {
+  int count = 1;
+  int major = 9;
+  int minor = 0;
+  int multiprocessors = 8;
+  size_t memory_bytes = size_t{1} << 30;
+  bool integrated = false;
+  int driver_version = 13000;  // 1000 major + 10 minor
+};
+void SetDevice(const DeviceModel& device);
+const DeviceModel& CurrentDevice();
+
+// Device memory now allocated.
+size_t DeviceBytesInUse();
+
+// Forgets the sticky error, pending faults and findings; the device is the default.
+void ResetDevice();
+
+}  // namespace tokend::simt
+
+#endif  // TOKEND_TESTS_SIMT_CONTROL_H_

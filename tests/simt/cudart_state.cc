@@ -1,0 +1,134 @@
+#include "tests/simt/cudart_state.h"
+
+#include <cstring>
+#include <memory>
+
+#include "tests/simt/machine.h"
+
+namespace tokend::simt {
+namespace {
+
+// After these a real device answers every call with the same error.
+bool IsSticky(cudaError_t error) {
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Cudart& Cudart::Get() {
+  static Cudart* const cudart = new Cudart;
+  return *cudart;
+}
+
+cudaError_t Cudart::Begin(const char* name) {
+  ++calls;
+  for (size_t i = 0; i < failures.size(); ++i) {
+    PlannedFailure& failure = failures[i];
+    if (!failure.name.empty() && failure.name != name) continue;
+    if (failure.after_calls-- > 0) continue;
+    const cudaError_t error = failure.error;
+    failures.erase(failures.begin() + static_cast<std::ptrdiff_t>(i));
+    return End(error);
+  }
+  return sticky;
+}
+
+cudaError_t Cudart::End(cudaError_t error) {
+  if (error == cudaSuccess) return error;
+  last = error;
+  if (IsSticky(error)) sticky = error;
+  return error;
+}
+
+CUstream_st& Cudart::Stream(cudaStream_t stream) {
+  const bool is_default =
+      stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+  return is_default ? default_stream : *stream;
+}
+
+cudaError_t Cudart::RefuseInCapture() {
+  for (CUstream_st* stream : capturing) {
+    if (stream->mode == cudaStreamCaptureModeRelaxed) continue;
+    stream->capture_broken = true;
+    return End(cudaErrorStreamCaptureUnsupported);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t Cudart::Enqueue(cudaStream_t stream, SimtWork work) {
+  CUstream_st& at = Stream(stream);
+  if (at.capture != nullptr) {
+    at.capture->nodes.push_back(std::move(work));
+    return cudaSuccess;
+  }
+  if (&at == &default_stream && !capturing.empty()) {
+    for (CUstream_st* other : capturing) other->capture_broken = true;
+    return End(cudaErrorStreamCaptureImplicit);
+  }
+  return End(work());
+}
+
+cudaError_t LaunchKernel(const KernelCall& call, cudaStream_t stream) {
+  Cudart& cudart = Cudart::Get();
+  const std::lock_guard lock(cudart.mutex);
+  if (const cudaError_t error = cudart.Begin(call.name)) return error;
+  if (cudart.Stream(stream).capture == nullptr) {
+    return cudart.Enqueue(stream, [&call] { return Machine::Get().RunKernel(call); });
+  }
+  auto params = std::make_shared<std::vector<unsigned char>>(call.params_bytes);
+  std::memcpy(params->data(), call.params, call.params_bytes);
+  return cudart.Enqueue(stream, [call, params] {
+    KernelCall replay = call;
+    replay.params = params->data();
+    return Machine::Get().RunKernel(replay);
+  });
+}
+
+void FailCall(const std::string& name, int after_calls, cudaError_t error) {
+  Cudart& cudart = Cudart::Get();
+  const std::lock_guard lock(cudart.mutex);
+  cudart.failures.push_back({name, after_calls, error});
+}
+
+int CallCount() {
+  const std::lock_guard lock(Cudart::Get().mutex);
+  return Cudart::Get().calls;
+}
+
+void SetDevice(const DeviceModel& device) {
+  const std::lock_guard lock(Cudart::Get().mutex);
+  Cudart::Get().device = device;
+}
+
+const DeviceModel& CurrentDevice() { return Cudart::Get().device; }
+
+size_t DeviceBytesInUse() {
+  const std::lock_guard lock(Cudart::Get().mutex);
+  return Cudart::Get().bytes_in_use;
+}
+
+void ResetDevice() {
+  Cudart& cudart = Cudart::Get();
+  const std::lock_guard lock(cudart.mutex);
+  cudart.device = DeviceModel();
+  cudart.sticky = cudart.last = cudaSuccess;
+  cudart.failures.clear();
+  cudart.calls = 0;
+  Machine::Get().findings.clear();
+}
+
+}  // namespace tokend::simt

@@ -1,0 +1,38 @@
+// Stackful fibers, switched in some ten instructions.
+#ifndef TOKEND_TESTS_SIMT_FIBER_H_
+#define TOKEND_TESTS_SIMT_FIBER_H_
+
+#include <cstddef>
+
+namespace tokend::simt {
+
+// One flow of control. The default one is the thread's own, and is filled in by the
+// first switch away from it.
+class Fiber {
+ public:
+  Fiber() = default;
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  // The next switch to this fiber enters `entry`, which never returns. What ran on
+  // its stack is forgotten.
+  void Reset(void (*entry)());
+
+  // Leaves `from`, which must be the one running, for `to`.
+  static void Switch(Fiber& from, Fiber& to);
+
+  // First statement of every `entry`; `from` is the fiber that switched here.
+  static void Entered(Fiber& from);
+
+ private:
+  void* stack_pointer_ = nullptr;
+  void* mapping_ = nullptr;       // of kStackBytes and one guard page below
+  const void* bottom_ = nullptr;  // of the stack, for AddressSanitizer
+  size_t bytes_ = 0;              // likewise
+  void* sanitizer_stack_ = nullptr;
+};
+
+}  // namespace tokend::simt
+
+#endif  // TOKEND_TESTS_SIMT_FIBER_H_

@@ -1,0 +1,141 @@
+// What each warp operation gives each lane, from what all lanes brought.
+#include <cstring>
+
+#include "tests/simt/machine.h"
+
+namespace tokend::simt {
+namespace {
+
+// The lane that `lane` reads from (PTX ISA, shfl.sync): its own where the source
+// is outside its segment of `width` lanes.
+int SourceLane(const PendingOp& op, int lane) {
+  const int segment = lane & ~(op.width - 1);
+  const int argument = op.arguments[lane];
+  int source = lane;
+  switch (op.op) {
+    case WarpOp::kShuffleUp:
+      source = lane - argument;
+      return source < segment ? lane : source;
+    case WarpOp::kShuffleDown:
+      source = lane + argument;
+      return source >= segment + op.width ? lane : source;
+    case WarpOp::kShuffleXor:
+      source = lane ^ argument;
+      return source >= segment + op.width ? lane : source;
+    default:
+      return segment + (argument & (op.width - 1));
+  }
+}
+
+uint32_t Reduce(WarpOp op, bool is_signed, uint32_t x, uint32_t y) {
+  const auto sx = static_cast<int32_t>(x);
+  const auto sy = static_cast<int32_t>(y);
+  switch (op) {
+    case WarpOp::kReduceAdd:
+      return x + y;
+    case WarpOp::kReduceMin:
+      return (is_signed ? sx < sy : x < y) ? x : y;
+    case WarpOp::kReduceMax:
+      return (is_signed ? sx > sy : x > y) ? x : y;
+    case WarpOp::kReduceAnd:
+      return x & y;
+    case WarpOp::kReduceOr:
+      return x | y;
+    default:
+      return x ^ y;
+  }
+}
+
+struct MmaOperands {
+  float* d;
+  const uint32_t* a;
+  const uint32_t* b;
+};
+
+float HalfAt(uint32_t pair, int index) {
+  __half_raw raw;
+  raw.x = static_cast<unsigned short>(pair >> (16 * index));
+  return __half2float(__half(raw));
+}
+
+// Products of halves are exact in f32. Tensor cores add a group of products to the
+// accumulator with more bits than f32 and round once: double stands for that.
+void Mma(const PendingOp& op, bool split_sums) {
+  float a[16][16];
+  float b[16][8];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto& operands = *reinterpret_cast<const MmaOperands*>(op.values[lane]);
+    const int g = lane / 4;
+    const int t = lane % 4;
+    for (int i = 0; i < 2; ++i) {
+      a[g][2 * t + i] = HalfAt(operands.a[0], i);
+      a[g + 8][2 * t + i] = HalfAt(operands.a[1], i);
+      a[g][2 * t + 8 + i] = HalfAt(operands.a[2], i);
+      a[g + 8][2 * t + 8 + i] = HalfAt(operands.a[3], i);
+      b[2 * t + i][g] = HalfAt(operands.b[0], i);
+      b[2 * t + 8 + i][g] = HalfAt(operands.b[1], i);
+    }
+  }
+  const int group = split_sums ? 8 : 16;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto& operands = *reinterpret_cast<const MmaOperands*>(op.values[lane]);
+    for (int i = 0; i < 4; ++i) {
+      const float* row = a[lane / 4 + (i / 2) * 8];
+      const int column = lane % 4 * 2 + i % 2;
+      float d = operands.d[i];
+      for (int k = 0; k < 16; k += group) {
+        double sum = d;
+        for (int j = k; j < k + group; ++j) sum += static_cast<double>(row[j]) * b[j][column];
+        d = static_cast<float>(sum);
+      }
+      operands.d[i] = d;
+    }
+  }
+}
+
+}  // namespace
+
+void Evaluate(const PendingOp& op, uint64_t (&results)[kLanes], bool split_mma_sums) {
+  if (op.op == WarpOp::kMma) return Mma(op, split_mma_sums);
+  uint32_t common = 0;
+  bool first = true;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((op.mask >> lane & 1) == 0) continue;
+    const auto value = static_cast<uint32_t>(op.values[lane]);
+    if (op.op == WarpOp::kBallot) {
+      common |= value << lane;
+    } else if (op.op >= WarpOp::kReduceAdd && op.op <= WarpOp::kReduceXor) {
+      common = first ? value : Reduce(op.op, op.arguments[lane] != 0, common, value);
+    }
+    first = false;
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((op.mask >> lane & 1) == 0) continue;
+    switch (op.op) {
+      case WarpOp::kShuffle:
+      case WarpOp::kShuffleUp:
+      case WarpOp::kShuffleDown:
+      case WarpOp::kShuffleXor:
+        results[lane] = op.values[SourceLane(op, lane)];
+        break;
+      case WarpOp::kMatch: {
+        unsigned same = 0;
+        for (int other = 0; other < kLanes; ++other) {
+          if ((op.mask >> other & 1) != 0 && op.values[other] == op.values[lane])
+            same |= 1u << other;
+        }
+        results[lane] = same;
+        break;
+      }
+      default:
+        results[lane] = common;
+    }
+  }
+}
+
+void MmaF16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], Site site) {
+  const MmaOperands operands = {d, a, b};
+  WarpCollective(WarpOp::kMma, ~0u, reinterpret_cast<uintptr_t>(&operands), 0, kLanes, site);
+}
+
+}  // namespace tokend::simt
