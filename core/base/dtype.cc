@@ -62,12 +62,15 @@ absl::string_view ActivationsName(Activations activations) {
       return "int16";
     case Activations::kInt8:
       return "int8";
+    case Activations::kF16:
+      return "f16";
   }
   return "";
 }
 
 std::optional<Activations> ParseActivations(absl::string_view name) {
-  for (Activations a : {Activations::kF32, Activations::kInt16, Activations::kInt8}) {
+  for (Activations a :
+       {Activations::kF32, Activations::kInt16, Activations::kInt8, Activations::kF16}) {
     if (ActivationsName(a) == name) return a;
   }
   return std::nullopt;

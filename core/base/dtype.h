@@ -41,8 +41,9 @@ enum class KvDtype { kF32, kF16, kInt8 };
 absl::string_view KvDtypeName(KvDtype dtype);  // "f32", "f16", "int8"
 std::optional<KvDtype> ParseKvDtype(absl::string_view name);
 
-// How a backend holds activations between matmuls (see --activations).
-enum class Activations { kF32, kInt16, kInt8 };
+// How a backend holds activations between matmuls (see --activations): the CPU has
+// kF32, kInt16 and kInt8, CUDA kF32 and kF16.
+enum class Activations { kF32, kInt16, kInt8, kF16 };
 
 absl::string_view ActivationsName(Activations activations);  // "f32", ...
 std::optional<Activations> ParseActivations(absl::string_view name);

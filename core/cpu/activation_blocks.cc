@@ -21,6 +21,8 @@ int64_t BlockBytes(Activations mode) {
       return sizeof(ActivationBlock16);
     case Activations::kInt8:
       return sizeof(ActivationBlock8);
+    case Activations::kF16:
+      break;
   }
   return 0;
 }
@@ -53,6 +55,8 @@ void ActivationBlocks::SetRow(int64_t row, const float* x) {
       return GetMatmulKernels(isa_).quantize16(x, cols_, reinterpret_cast<ActivationBlock16*>(at));
     case Activations::kInt8:
       return GetMatmulKernels(isa_).quantize8(x, cols_, reinterpret_cast<ActivationBlock8*>(at));
+    case Activations::kF16:
+      break;
   }
 }
 

@@ -12,6 +12,9 @@ namespace tokend::cpu {
 namespace {
 
 absl::Status CheckOptions(const CpuBackendOptions& options) {
+  if (options.activations == base::Activations::kF16) {
+    return base::InvalidField("activations", "f16 is not for the CPU");
+  }
   if (options.page_tokens != 16 && options.page_tokens != 32) {
     return base::InvalidField("page_tokens", "must be 16 or 32");
   }

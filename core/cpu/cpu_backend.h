@@ -19,7 +19,7 @@ namespace tokend::cpu {
 struct CpuBackendOptions {
   int threads = 1;
   bool pin_threads = false;
-  base::Activations activations = base::Activations::kInt16;
+  base::Activations activations = base::Activations::kInt16;  // or kInt8, kF32
   base::KvDtype kv_dtype = base::KvDtype::kF16;
   int page_tokens = 16;  // or 32
   int64_t max_batch_tokens = 512;

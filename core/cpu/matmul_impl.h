@@ -262,6 +262,8 @@ struct PanelWalk {
         return RunInt<Format, ActivationBlock16>;
       case base::Activations::kInt8:
         return RunInt<Format, ActivationBlock8>;
+      case base::Activations::kF16:
+        break;
     }
     return nullptr;
   }

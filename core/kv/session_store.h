@@ -46,6 +46,7 @@ struct StoreOptions {
   // global.
   std::vector<int64_t> local_windows;
   base::KvDtype kv_dtype = base::KvDtype::kF16;
+  bool heavy_hitters = true;  // false: the backend cannot serve them
   // One principal's pages are lent to another's turns.
   bool share_prefixes = false;
   int max_sessions = 1024;

@@ -284,7 +284,12 @@ absl::Status CheckRetention(const RetentionPolicy& policy, const StoreOptions& o
       ValidateRetention(policy, options.context_tokens, options.layers, options.page_tokens));
   const bool local = std::any_of(options.local_windows.begin(), options.local_windows.end(),
                                  [](int64_t window) { return window > 0; });
-  if (policy.kind != RetentionPolicy::Kind::kHeavyHitters || !local) return absl::OkStatus();
+  if (policy.kind != RetentionPolicy::Kind::kHeavyHitters) return absl::OkStatus();
+  if (!options.heavy_hitters) {
+    return base::FeatureUnavailable(
+        "heavy_hitters", "session.retention.heavy_hitters: not on this device, only on the CPU");
+  }
+  if (!local) return absl::OkStatus();
   return base::FeatureUnavailable(
       "heavy_hitters", "session.retention.heavy_hitters: the model has layers with own windows");
 }

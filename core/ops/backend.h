@@ -17,6 +17,9 @@ struct BackendInfo {
   int64_t weight_bytes = 0;     // as repacked
   int64_t workspace_bytes = 0;  // everything else that the backend holds
   int64_t huge_page_bytes = 0;  // of the weights, what the system backs with huge pages
+  // What the device has left for the arena; negative: it lies in the host's memory.
+  int64_t free_bytes = -1;
+  bool fills_scores = true;  // false: LayerKv::scores must be nullptr, nothing hidden
 };
 
 // Runs a model on a device. Owns the device's memory: weights, workspace and the

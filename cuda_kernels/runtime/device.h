@@ -40,6 +40,10 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal);
 // On another thread than OpenDevice's.
 absl::Status UseDevice(int ordinal);
 
+// Whose kernels go first where several streams have some ready. kNormal is what every
+// program has that says nothing, and the lowest that there is.
+enum class StreamPriority { kNormal, kHigh };
+
 struct DeviceMemory {
   int64_t free_bytes = 0;  // integrated: what the host can give, page cache included
   int64_t total_bytes = 0;

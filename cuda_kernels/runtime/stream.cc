@@ -2,8 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-
 #include "cuda_kernels/runtime/cuda_status.h"
 
 namespace tokend::cuda {
@@ -49,15 +47,12 @@ absl::StatusOr<double> Event::MillisecondsSince(const Event& earlier) const {
   return out;
 }
 
-absl::StatusOr<Stream> Stream::Create(Priority priority) {
+absl::StatusOr<Stream> Stream::Create(StreamPriority priority) {
   int lowest = 0;  // numerically the greatest
   int highest = 0;
   cudaError_t error = cudaDeviceGetStreamPriorityRange(&lowest, &highest);
   if (error != cudaSuccess) return CudaStatus(error, "read the stream priorities");
-  // 0 is the default and the lowest that there is: normal work stands a step above.
-  int value = lowest;
-  if (priority == Priority::kNormal) value = std::max(lowest - 1, highest);
-  if (priority == Priority::kHigh) value = highest;
+  const int value = priority == StreamPriority::kHigh ? highest : lowest;
   cudaStream_t stream = nullptr;
   error = cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, value);
   if (error != cudaSuccess) return CudaStatus(error, "create a stream");

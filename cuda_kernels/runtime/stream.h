@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "cuda_kernels/runtime/device.h"
 
 namespace tokend::cuda {
 
@@ -42,11 +43,9 @@ class Event {
 // Work of the calling thread's device, in order. `what` names the work in errors.
 class Stream {
  public:
-  enum class Priority { kLow, kNormal, kHigh };
-
   Stream() = default;
   // Where the device knows fewer priorities, the nearest.
-  static absl::StatusOr<Stream> Create(Priority priority = Priority::kNormal);
+  static absl::StatusOr<Stream> Create(StreamPriority priority = StreamPriority::kNormal);
 
   cudaStream_t get() const { return stream_.get(); }
   // The calling thread waits for all of it; what failed there is reported here.

@@ -32,7 +32,7 @@ FREE = ("tests", "examples")
 
 GRPC = re.compile(r"^(grpc|grpcpp|google/(protobuf|rpc))/|\.pb\.h$")
 PROMETHEUS = re.compile(r"^prometheus/")
-CUDA = re.compile(r"^(cuda|cublas|nvml|cooperative_groups|mma\.h|cub/|thrust/)")
+CUDA = re.compile(r"^(cuda(?!_kernels/)|cublas|nvml|cooperative_groups|mma\.h|cub/|thrust/)")
 # Folder prefix -> headers of others that stay out of it.
 FOREIGN = {
     "core": (GRPC, PROMETHEUS, CUDA),

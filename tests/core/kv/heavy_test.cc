@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "core/base/error.h"
@@ -253,6 +254,16 @@ TEST(HeavyTest, Limits) {
   KvHarness harness(options);
   EXPECT_EQ(base::GetErrorReason(harness.Create("a", Heavy(4, 10, 2, 8))),
             base::ErrorReason::kFeatureUnavailable);
+}
+
+TEST(HeavyTest, RefusedByNameWhereTheBackendHasNoScores) {
+  StoreOptions options = SmallOptions();
+  options.heavy_hitters = false;
+  KvHarness harness(options);
+  const absl::Status refused = harness.Create("a", Heavy(4, 10, 2, 8));
+  EXPECT_EQ(base::GetErrorReason(refused), base::ErrorReason::kFeatureUnavailable);
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("heavy_hitters"));
+  EXPECT_TRUE(harness.Create("a", {}).ok());
 }
 
 }  // namespace
