@@ -36,6 +36,18 @@ void FailCall(const std::string& name, int after_calls, cudaError_t error);
 // how many there are to fail.
 int CallCount();
 
+// A launch as it was asked for.
+struct LaunchRecord {
+  std::string name;
+  const void* kernel;  // the function
+  unsigned grid[3];
+  unsigned threads;
+  size_t shared_bytes;
+  bool dependent;
+};
+// From now on launches are added to `records` and run nothing; nullptr: they run again.
+void RecordLaunches(std::vector<LaunchRecord>* records);
+
 // The device that the stand-in shows.
 struct DeviceModel {
   int count = 1;

@@ -86,6 +86,15 @@ cudaError_t LaunchKernel(const KernelCall& call, cudaStream_t stream) {
   Cudart& cudart = Cudart::Get();
   const std::lock_guard lock(cudart.mutex);
   if (const cudaError_t error = cudart.Begin(call.name)) return error;
+  if (cudart.records != nullptr) {
+    cudart.records->push_back({call.name,
+                               call.kernel,
+                               {call.grid.x, call.grid.y, call.grid.z},
+                               call.threads,
+                               call.shared_bytes,
+                               call.dependent});
+    return cudaSuccess;
+  }
   if (cudart.Stream(stream).capture == nullptr) {
     return cudart.Enqueue(stream, [&call] { return Machine::Get().RunKernel(call); });
   }
@@ -107,6 +116,11 @@ void FailCall(const std::string& name, int after_calls, cudaError_t error) {
 int CallCount() {
   const std::lock_guard lock(Cudart::Get().mutex);
   return Cudart::Get().calls;
+}
+
+void RecordLaunches(std::vector<LaunchRecord>* records) {
+  const std::lock_guard lock(Cudart::Get().mutex);
+  Cudart::Get().records = records;
 }
 
 void SetDevice(const DeviceModel& device) {

@@ -62,7 +62,8 @@ struct Cudart {
   cudaError_t last = cudaSuccess;
   std::vector<PlannedFailure> failures;
   int calls = 0;
-  std::map<uintptr_t, size_t> allocations;  // of device memory, bytes by address
+  std::vector<LaunchRecord>* records = nullptr;  // where launches go that are not to run
+  std::map<uintptr_t, size_t> allocations;       // of device memory, bytes by address
   size_t bytes_in_use = 0;
   std::vector<CUstream_st*> capturing;
   CUstream_st default_stream;
