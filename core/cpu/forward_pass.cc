@@ -29,7 +29,7 @@ ForwardPass::ForwardPass(const PackedModel* model, ThreadPool* pool, Isa isa,
       attention_kernels_(GetAttentionKernels(isa)),
       qkv_stride_((model->plan().heads + 2 * model->plan().kv_heads) *
                   int64_t{model->plan().head_dim}),
-      angles_(model->plan().rope, options.max_batch_tokens) {}
+      angles_(model->plan().ropes[0], options.max_batch_tokens) {}
 
 // Late backups still read the weights and the workers' memory.
 ForwardPass::~ForwardPass() { pool_.AwaitIdle(); }

@@ -46,10 +46,10 @@ PackedLinear PackedModel::Place(const ops::Linear& linear) {
 void PackedModel::PlaceAll(const ops::ModelPlan& plan) {
   layers_.resize(plan.layers.size());
   for (size_t i = 0; i < plan.layers.size(); ++i) {
-    layers_[i].attention_norm = Keep(plan.layers[i].attention_norm, plan.width);
-    layers_[i].ffn_norm = Keep(plan.layers[i].ffn_norm, plan.width);
+    layers_[i].attention_norm = Keep(plan.layers[i].attention_norm.weight, plan.width);
+    layers_[i].ffn_norm = Keep(plan.layers[i].ffn_norm.weight, plan.width);
   }
-  output_norm_ = Keep(plan.output_norm, plan.width);
+  output_norm_ = Keep(plan.output_norm.weight, plan.width);
   for (const Pair& pair : Pairs(plan, &layers_, &output_)) *pair.packed = Place(*pair.source);
 }
 
@@ -58,7 +58,7 @@ absl::StatusOr<PackedModel> PackedModel::Create(const ops::ModelPlan& plan, Thre
   PackedModel model;
   model.plan_ = plan;
   model.plan_.layers.clear();
-  model.plan_.output_norm = nullptr;
+  model.plan_.output_norm = {};
   model.plan_.output = {};
   std::vector<PackedLayer> unplaced(plan.layers.size());
   PackedLinear output;

@@ -30,7 +30,7 @@ struct KvSlot {
 struct VectorKernels {
   // ops/rms_norm.h. Squares are summed in 64 lanes, then pairwise. out may be x.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float epsilon, float* out);
-  // ops/swiglu.h. out may be gate or up.
+  // ops/activation.h, kSilu. out may be gate or up.
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* out);
   // ops/rope.h for one head, times `factor`; out is not head.
   void (*rotate)(const float* head, const RopeAngleRow& angles, int head_dim, float factor,

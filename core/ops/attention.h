@@ -14,11 +14,12 @@ struct AttentionShape {
   int heads = 0;
   int kv_heads = 0;  // divides heads; head h reads KV head h / (heads / kv_heads)
   int head_dim = 0;
-  double scale = 0;  // on q . k
+  double scale = 0;     // on q . k
+  double soft_cap = 0;  // see soft_cap.h; 0: none
 };
 
 // One query row at `position` over the rows that `mask` sees:
-//   out[h] = sum over q of softmax(scale * query_q[h] . key[q]) value[q]
+//   out[h] = sum over q of softmax(cap(scale * query_q[h] . key[q])) value[q]
 // where query_q is `sink_query` for q < mask.sink_tokens and `query` else
 // (grouped queries: Ainslie et al. 2023; sinks: step.h). Rows that the mask
 // hides are never read.

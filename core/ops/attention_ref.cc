@@ -4,6 +4,7 @@
 
 #include "core/base/check.h"
 #include "core/ops/attention.h"
+#include "core/ops/soft_cap.h"
 #include "core/ops/softmax.h"
 
 namespace tokend::ops {
@@ -30,7 +31,7 @@ void Attend(const AttentionShape& shape, const AttentionMask& mask, absl::Span<c
       const double* q = (sink ? sink_query : query).data() + head * dim;
       const double* k = keys + (seen[j].row * shape.kv_heads + head / group) * dim;
       for (int i = 0; i < dim; ++i) scores[j] += q[i] * k[i];
-      scores[j] *= shape.scale;
+      scores[j] = SoftCap(shape.soft_cap, scores[j] * shape.scale);
     }
     SoftmaxRef(absl::MakeSpan(scores));
     for (size_t j = 0; j < seen.size(); ++j) {

@@ -26,6 +26,9 @@ void DequantizeRowRef(base::WeightType type, const std::byte* row, absl::Span<fl
 // Bytes of a row of `matrix`.
 int64_t RowBytes(const Matrix& matrix);
 
+// Rows [first, first + rows) of `matrix`, in place.
+Matrix RowRange(const Matrix& matrix, int64_t first, int64_t rows);
+
 }  // namespace tokend::ops
 
 #endif  // TOKEND_CORE_OPS_DEQUANTIZE_H_

@@ -169,4 +169,9 @@ int64_t RowBytes(const Matrix& matrix) {
   return matrix.cols / info.block_elements * info.block_bytes;
 }
 
+Matrix RowRange(const Matrix& matrix, int64_t first, int64_t rows) {
+  TOKEND_CHECK(first >= 0 && rows >= 0 && first + rows <= matrix.rows);
+  return {matrix.type, rows, matrix.cols, matrix.data + first * RowBytes(matrix)};
+}
+
 }  // namespace tokend::ops

@@ -28,11 +28,20 @@ class ReferenceModel {
                              absl::Span<const int64_t> positions) const;
 
  private:
-  // Both add a block's output to x, [tokens, width].
-  void AddAttention(const LayerPlan& layer, const AttentionMask& mask, absl::Span<double> x) const;
-  void AddFeedForward(const LayerPlan& layer, absl::Span<double> x) const;
+  // [tokens, width], as the first block sees them.
+  std::vector<double> Embed(absl::Span<const int32_t> tokens) const;
+  // x: [tokens, width].
+  void RunBlock(const LayerPlan& layer, const AttentionMask& mask, absl::Span<double> x) const;
+  // What the two halves of a block add to x, post norm included; n, m: [tokens, width].
+  std::vector<double> Attention(const LayerPlan& layer, const AttentionMask& mask,
+                                absl::Span<const double> n) const;
+  std::vector<double> FeedForward(const LayerPlan& layer, absl::Span<const double> m) const;
   // Each of the rows of x, normalised.
-  std::vector<double> Norm(absl::Span<const double> x, Vector weight) const;
+  std::vector<double> Normed(absl::Span<const double> x, const Norm& norm) const;
+  // The norm of queries or keys, x: [tokens, heads, head_dim].
+  void NormHeads(Vector weight, int heads, absl::Span<double> x) const;
+  // By the layer's rope, if it has one.
+  void Rotate(const LayerPlan& layer, int64_t position, absl::Span<double> x) const;
 
   const ModelPlan& plan_;
 };

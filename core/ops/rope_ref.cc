@@ -16,8 +16,8 @@ void RopeRef(const Rope& rope, int64_t position, int head_dim, absl::Span<double
       const double angle = static_cast<double>(position) * rope.inverse_frequencies[i];
       double& a = heads[head + (halves ? i : 2 * i)];
       double& b = heads[head + (halves ? i + pairs : 2 * i + 1)];
-      const double rotated = a * std::cos(angle) - b * std::sin(angle);
-      b = a * std::sin(angle) + b * std::cos(angle);
+      const double rotated = rope.magnitude * (a * std::cos(angle) - b * std::sin(angle));
+      b = rope.magnitude * (a * std::sin(angle) + b * std::cos(angle));
       a = rotated;
     }
   }
@@ -26,8 +26,8 @@ void RopeRef(const Rope& rope, int64_t position, int head_dim, absl::Span<double
 void RopeAngles(const Rope& rope, int64_t position, absl::Span<float> cos, absl::Span<float> sin) {
   for (size_t i = 0; i < rope.inverse_frequencies.size(); ++i) {
     const double angle = static_cast<double>(position) * rope.inverse_frequencies[i];
-    cos[i] = static_cast<float>(std::cos(angle));
-    sin[i] = static_cast<float>(std::sin(angle));
+    cos[i] = static_cast<float>(rope.magnitude * std::cos(angle));
+    sin[i] = static_cast<float>(rope.magnitude * std::sin(angle));
   }
 }
 

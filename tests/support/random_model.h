@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/dtype.h"
@@ -27,11 +29,31 @@ struct RandomModelOptions {
   base::WeightType embedding_type = base::WeightType::kF32;
   bool tied = true;
   bool biases = false;
+  // The rest of the recipe (see ops/plan.h).
+  bool fused = false;  // q, k, v are parts of one matrix; so are gate and up
+  ops::NormKind norm_kind = ops::NormKind::kRms;
+  bool norm_biases = false;
+  bool input_norms = true;  // of a block's two halves
+  bool ffn_norm = true;     // false: the second half has none of its own
+  bool post_norms = false;
+  ops::QkNorm qk_norm = ops::QkNorm::kNone;
+  ops::Activation activation = ops::Activation::kSilu;
+  bool gated = true;
+  bool parallel_residual = false;
+  float residual_scale = 1;
+  float attention_soft_cap = 0;
+  float embedding_scale = 1;
+  bool learned_positions = false;
+  int rope_tables = 1;   // layer i has table i % rope_tables; 0: none has one
+  int plain_period = 0;  // every so manieth layer has none; 0: all have
+  double rope_magnitude = 1;
+  bool output_bias = false;
+  float logit_scale = 1;
+  float logit_soft_cap = 0;
 };
 
-// A llama-like model with random weights, in memory. Scales are chosen such that
-// attention is neither flat nor all on one key, and such that no layer drowns
-// the others.
+// A model with random weights, in memory: llama-like unless told otherwise. Scales are chosen such
+// that attention is neither flat nor all on one key, and such that no layer drowns the others.
 class RandomModel {
  public:
   explicit RandomModel(const RandomModelOptions& options);
@@ -46,6 +68,12 @@ class RandomModel {
   ops::Matrix NewMatrix(base::WeightType type, int64_t rows, int64_t cols, float scale);
   ops::Linear NewLinear(const RandomModelOptions& options, int64_t rows, int64_t cols, float gain);
   ops::Vector NewVector(int64_t size, float mean, float deviation);
+  ops::Norm NewNorm(const RandomModelOptions& options);
+  void AddRopes(const RandomModelOptions& options);
+  void AddParts(const RandomModelOptions& options,
+                std::initializer_list<std::pair<ops::Linear*, int64_t>> parts);
+  void AddLayer(const RandomModelOptions& options);
+  void AddQkNorms(const RandomModelOptions& options, ops::LayerPlan* layer);
 
   std::mt19937_64 random_;
   std::deque<std::string> matrices_;

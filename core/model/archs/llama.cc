@@ -116,15 +116,16 @@ absl::Status ReadRope(const gguf::File& file, TensorReader* tensors, ops::ModelP
   TOKEND_ASSIGN_OR_RETURN(const ops::Vector factors,
                           tensors->GetOptionalVector("rope_freqs.weight", dims / 2));
   if (factors != nullptr) (*attributes)["rope_scaling"] = "llama3, factors in the file";
-  plan->rope.pairing = ops::RopePairing::kInterleaved;
-  plan->rope.dims = static_cast<int>(dims);
+  ops::Rope& rope = plan->ropes.emplace_back();
+  rope.pairing = ops::RopePairing::kInterleaved;
+  rope.dims = static_cast<int>(dims);
   for (int64_t i = 0; i < dims / 2; ++i) {
     const double own = factors == nullptr ? 1 : factors[i];
     if (!(own > 0) || own > std::numeric_limits<float>::max()) {
       return gguf::Damaged("tensor 'rope_freqs.weight'",
                            absl::StrCat("element ", i, " is ", own, ", expected above 0"));
     }
-    plan->rope.inverse_frequencies.push_back(
+    rope.inverse_frequencies.push_back(
         std::pow(static_cast<double>(base),
                  -2.0 * static_cast<double>(i) / static_cast<double>(dims)) /
         (factor * own));
@@ -139,14 +140,15 @@ absl::StatusOr<ops::LayerPlan> ReadLayer(int64_t index, const ops::ModelPlan& pl
   const int64_t query = int64_t{plan.heads} * plan.head_dim;
   const int64_t kv = int64_t{plan.kv_heads} * plan.head_dim;
   ops::LayerPlan layer;
-  TOKEND_ASSIGN_OR_RETURN(layer.attention_norm,
+  TOKEND_ASSIGN_OR_RETURN(layer.attention_norm.weight,
                           tensors->GetVector(name("attn_norm.weight"), plan.width));
   TOKEND_ASSIGN_OR_RETURN(layer.query, tensors->GetLinear(name("attn_q"), query, plan.width));
   TOKEND_ASSIGN_OR_RETURN(layer.key, tensors->GetLinear(name("attn_k"), kv, plan.width));
   TOKEND_ASSIGN_OR_RETURN(layer.value, tensors->GetLinear(name("attn_v"), kv, plan.width));
   TOKEND_ASSIGN_OR_RETURN(layer.attention_output,
                           tensors->GetLinear(name("attn_output"), plan.width, query));
-  TOKEND_ASSIGN_OR_RETURN(layer.ffn_norm, tensors->GetVector(name("ffn_norm.weight"), plan.width));
+  TOKEND_ASSIGN_OR_RETURN(layer.ffn_norm.weight,
+                          tensors->GetVector(name("ffn_norm.weight"), plan.width));
   TOKEND_ASSIGN_OR_RETURN(layer.gate,
                           tensors->GetLinear(name("ffn_gate"), plan.ffn_width, plan.width));
   TOKEND_ASSIGN_OR_RETURN(layer.up, tensors->GetLinear(name("ffn_up"), plan.ffn_width, plan.width));
@@ -170,7 +172,8 @@ absl::Status BuildLlama(const gguf::File& file, TensorReader* tensors, ops::Mode
     TOKEND_ASSIGN_OR_RETURN(ops::LayerPlan layer, ReadLayer(i, *plan, tensors));
     plan->layers.push_back(layer);
   }
-  TOKEND_ASSIGN_OR_RETURN(plan->output_norm, tensors->GetVector("output_norm.weight", plan->width));
+  TOKEND_ASSIGN_OR_RETURN(plan->output_norm.weight,
+                          tensors->GetVector("output_norm.weight", plan->width));
   if (file.FindTensor("output.weight") == nullptr) {
     plan->output.weight = plan->embedding;
     return absl::OkStatus();

@@ -9,10 +9,10 @@
 #include "core/base/dtype.h"
 #include "core/cpu/cpu_features.h"
 #include "core/cpu/rope_angles.h"
+#include "core/ops/activation.h"
 #include "core/ops/half.h"
 #include "core/ops/rms_norm.h"
 #include "core/ops/rope.h"
-#include "core/ops/swiglu.h"
 #include "gtest/gtest.h"
 #include "tests/support/compare.h"
 #include "tests/support/guarded_buffer.h"
@@ -78,7 +78,7 @@ TEST_P(VectorKernelsTest, SwiGlu) {
       gate[3] = -87.5f;
     }
     std::vector<double> want(n), tolerance(n);
-    ops::SwiGluRef(Wide(gate), Wide(up), absl::MakeSpan(want));
+    ops::GatedRef(ops::Activation::kSilu, Wide(gate), Wide(up), absl::MakeSpan(want));
     GuardedBuffer<float> got(n, 3);
     kernels_.swiglu(gate.data(), up.data(), static_cast<int64_t>(n), got.data());
     for (size_t i = 0; i < n; ++i) {

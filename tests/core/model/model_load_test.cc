@@ -141,11 +141,11 @@ TEST(ModelLoadTest, RopeScaling) {
   const Loaded factors = Load({.rope_factors = {1, 2, 4, 8}});
   ASSERT_TRUE(linear.model.ok()) << linear.model.status();
   ASSERT_TRUE(factors.model.ok()) << factors.model.status();
-  const auto& base = (*plain.model)->plan().rope.inverse_frequencies;
+  const auto& base = (*plain.model)->plan().ropes[0].inverse_frequencies;
   ASSERT_EQ(base.size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
-    EXPECT_DOUBLE_EQ((*linear.model)->plan().rope.inverse_frequencies[i], base[i] / 4);
-    EXPECT_DOUBLE_EQ((*factors.model)->plan().rope.inverse_frequencies[i],
+    EXPECT_DOUBLE_EQ((*linear.model)->plan().ropes[0].inverse_frequencies[i], base[i] / 4);
+    EXPECT_DOUBLE_EQ((*factors.model)->plan().ropes[0].inverse_frequencies[i],
                      base[i] / static_cast<double>(1 << i));
   }
 }

@@ -5,12 +5,15 @@
 #include <random>
 #include <vector>
 
+#include "core/ops/activation.h"
 #include "core/ops/attention.h"
+#include "core/ops/dequantize.h"
+#include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
 #include "core/ops/rms_norm.h"
 #include "core/ops/rope.h"
+#include "core/ops/soft_cap.h"
 #include "core/ops/softmax.h"
-#include "core/ops/swiglu.h"
 #include "gtest/gtest.h"
 
 namespace tokend::ops {
@@ -39,6 +42,24 @@ TEST(RmsNormRefTest, WorkedValues) {
   ExpectNear(x, {0, 0}, 0);
 }
 
+TEST(LayerNormRefTest, WorkedValues) {
+  const std::vector<float> weight = {1, 2, 1}, bias = {0, 0, 10};
+  std::vector<double> x = {101, 102, 106};  // mean 103, variance 14 / 3
+  LayerNormRef(x, weight, bias, 0.0, absl::MakeSpan(x));
+  const double scale = std::sqrt(3.0 / 14);
+  ExpectNear(x, {-2 * scale, -2 * scale, 10 + 3 * scale}, 1e-14);
+  x = {5, 5, 5};
+  LayerNormRef(x, weight, {}, 1e-6, absl::MakeSpan(x));
+  ExpectNear(x, {0, 0, 0}, 0);
+}
+
+TEST(SoftCapTest, WorkedValues) {
+  EXPECT_EQ(SoftCap(0, 1e9), 1e9);
+  EXPECT_NEAR(SoftCap(30, 15), 30 * 0.46211715726000975, 1e-13);
+  EXPECT_NEAR(SoftCap(30, 1e-3), 1e-3, 1e-12);
+  EXPECT_EQ(SoftCap(30, -1e6), -30);
+}
+
 TEST(SoftmaxRefTest, WorkedValuesAndShift) {
   std::vector<double> values = {0, std::log(3.0)};
   SoftmaxRef(absl::MakeSpan(values));
@@ -48,12 +69,38 @@ TEST(SoftmaxRefTest, WorkedValuesAndShift) {
   ExpectNear(values, {0.25, 0.75}, 1e-12);
 }
 
-TEST(SwiGluRefTest, WorkedValues) {
+TEST(GatedRefTest, WorkedValues) {
   std::vector<double> out(3);
-  SwiGluRef({0.0, std::log(3.0), -std::log(3.0)}, {5.0, 2.0, 2.0}, absl::MakeSpan(out));
+  GatedRef(Activation::kSilu, {0.0, std::log(3.0), -std::log(3.0)}, {5.0, 2.0, 2.0},
+           absl::MakeSpan(out));
   ExpectNear(out, {0, 1.5 * std::log(3.0), -0.5 * std::log(3.0)}, 1e-15);
-  SwiGluRef({-1000.0, 1000.0}, {1.0, 1.0}, absl::MakeSpan(out).subspan(1));
+  GatedRef(Activation::kSilu, {-1000.0, 1000.0}, {1.0, 1.0}, absl::MakeSpan(out).subspan(1));
   ExpectNear(absl::MakeConstSpan(out).subspan(1), {0, 1000}, 0);
+}
+
+// From tables of the normal distribution, and of tanh.
+TEST(ActivateRefTest, WorkedValues) {
+  std::vector<double> out(4);
+  ActivateRef(Activation::kGelu, {0.0, 1.0, -2.0, -40.0}, absl::MakeSpan(out));
+  ExpectNear(out, {0, 0.8413447460685429, -0.04550026389635842, 0}, 1e-15);
+  ActivateRef(Activation::kGeluTanh, {0.0, 1.0, -2.0, -40.0}, absl::MakeSpan(out));
+  ExpectNear(out, {0, 0.8411919906082768, -0.04540230591222494, 0}, 1e-14);
+  ActivateRef(Activation::kSilu, {0.0, 1.0, 1000.0, -1000.0}, absl::MakeSpan(out));
+  ExpectNear(out, {0, 0.7310585786300049, 1000, 0}, 1e-15);
+  GatedRef(Activation::kGelu, {1.0, -2.0}, {3.0, 2.0}, absl::MakeSpan(out).subspan(2));
+  ExpectNear(absl::MakeConstSpan(out).subspan(2), {2.5240342382056287, -0.09100052779271684},
+             1e-15);
+}
+
+TEST(RowRangeTest, IsThoseRows) {
+  const std::vector<float> weight = {1, 2, 3, 4, 5, 6};  // [3, 2]
+  const Matrix whole = {base::WeightType::kF32, 3, 2,
+                        reinterpret_cast<const std::byte*>(weight.data())};
+  const Matrix part = RowRange(whole, 1, 2);
+  EXPECT_EQ(part.rows, 2);
+  std::vector<double> y(2);
+  LinearRef({part, nullptr}, {1.0, 1.0}, absl::MakeSpan(y));
+  ExpectNear(y, {7, 11}, 0);
 }
 
 TEST(LinearRefTest, MultipliesEachRowAndAddsTheBias) {
@@ -86,6 +133,20 @@ TEST(RopeRefTest, TurnsThePairsThatItsPairingNames) {
   head = {0, 1, 0, 0, 7};
   RopeRef(MakeRope(RopePairing::kHalves, 4), 3, 5, absl::MakeSpan(head));
   ExpectNear(head, {0, std::cos(t), 0, std::sin(t), 7}, 1e-15);
+}
+
+TEST(RopeRefTest, MagnitudeScalesWhatIsRotated) {
+  Rope rope = MakeRope(RopePairing::kHalves, 4);
+  std::vector<double> want = {1, 2, 3, 4, 5}, got = want;
+  RopeRef(rope, 3, 5, absl::MakeSpan(want));
+  std::vector<float> cos(2), sin(2);
+  rope.magnitude = 1.25;
+  RopeRef(rope, 3, 5, absl::MakeSpan(got));
+  RopeAngles(rope, 3, absl::MakeSpan(cos), absl::MakeSpan(sin));
+  EXPECT_NEAR(cos[1], 1.25 * std::cos(0.03), 1e-6);
+  EXPECT_NEAR(sin[1], 1.25 * std::sin(0.03), 1e-6);
+  for (int i = 0; i < 4; ++i) want[i] *= 1.25;
+  ExpectNear(got, want, 1e-15);
 }
 
 TEST(RopeRefTest, ScoresDependOnDistanceAlone) {
@@ -169,6 +230,14 @@ TEST_F(AttentionRefTest, SinksUseTheirOwnQuery) {
   }
   for (double& value : want) value /= total;
   ExpectNear(absl::MakeConstSpan(got).subspan(head * 8, 8), want, 1e-12);
+}
+
+TEST_F(AttentionRefTest, SoftCapBoundsTheScores) {
+  AttentionShape capped = {1, 1, 1, 10.0, 2.0};
+  std::vector<double> out(1);
+  // Scores 20 tanh-capped to 2 and 0: weights e^2 and 1.
+  AttentionRef(capped, {}, 1, {1.0}, {1.0}, {100.0, 0.0}, {1.0, 0.0}, absl::MakeSpan(out));
+  ExpectNear(out, {std::exp(2.0) / (std::exp(2.0) + 1)}, 1e-12);
 }
 
 TEST_F(AttentionRefTest, PagesInAnyOrderGiveTheSame) {
