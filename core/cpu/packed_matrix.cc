@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/base/check.h"
-#include "core/cpu/unpack_blocks.h"
+#include "core/ops/unpack_blocks.h"
 
 namespace tokend::cpu {
 namespace {
@@ -66,7 +66,7 @@ void PackSimpleRow(WeightType type, const uint8_t* source, int64_t blocks, int o
   // Codes of all offset types count from 128.
   const int bias = type == WeightType::kQ5_0 ? 112 : 0;
   for (int64_t b = 0; b < blocks; ++b) {
-    const SimpleBlock block = UnpackSimpleBlock(type, source + b * source_bytes);
+    const ops::SimpleBlock block = ops::UnpackSimpleBlock(type, source + b * source_bytes);
     uint8_t* at = panel + b * block_bytes;
     if (nibbles) {
       PlaceNibbles(block.codes, o, at);
@@ -86,7 +86,7 @@ void PackSuperRow(WeightType type, const uint8_t* source, int64_t blocks, int o,
   const bool nibbles = type == WeightType::kQ4_K;
   const int code_bytes = nibbles ? kCodes / 2 : kCodes;
   for (int64_t s = 0; s < blocks / kSuperBlock; ++s) {
-    const SuperBlock block = UnpackSuperBlock(type, source + s * source_bytes);
+    const ops::SuperBlock block = ops::UnpackSuperBlock(type, source + s * source_bytes);
     uint8_t* at = panel + s * super_bytes;
     PlaceHalf(block.scale, o, at);
     at += 2 * kPanelOutputs;

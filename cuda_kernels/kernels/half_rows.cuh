@@ -11,7 +11,7 @@ struct HalfPair {
   __half lo;
 };
 
-// See HalfRows. `saturations` counts values that do not fit.
+// See HalfRows. `saturations`, if given, counts values that do not fit.
 TOKEND_DEVICE HalfPair SplitHalf(float value, unsigned* saturations) {
   HalfPair pair;
   pair.hi = __float2half_rn(value);
@@ -19,7 +19,7 @@ TOKEND_DEVICE HalfPair SplitHalf(float value, unsigned* saturations) {
   if (__half_as_ushort(pair.hi) << 1 == 0xf800) {  // Inf
     pair.hi = __ushort_as_half(static_cast<unsigned short>(__half_as_ushort(pair.hi) - 1));
     pair.lo = __ushort_as_half(0);
-    atomicAdd(saturations, 1u);
+    if (saturations != nullptr) atomicAdd(saturations, 1u);
   }
   return pair;
 }

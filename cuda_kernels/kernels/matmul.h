@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "cuda_kernels/kernels/half_rows.h"
 #include "cuda_kernels/kernels/row_norm.h"
+#include "cuda_kernels/runtime/device.h"
 
 namespace tokend::cuda {
 
@@ -91,16 +92,9 @@ struct Matmul {
   unsigned* saturations = nullptr;  // counts values that did not fit f16; on the device
 };
 
-// What the launcher must know of a device. Bits do not depend on it.
-struct MatmulDevice {
-  int multiprocessors = 0;
-  int shared_per_multiprocessor = 0;  // bytes
-  int shared_per_block = 0;           // bytes, opted in
-  bool dependent_launch = false;      // see dependent_launch.cuh
-};
-
-// Input and output do not overlap. INVALID_ARGUMENT: a shape that no kernel takes.
-absl::Status RunMatmul(const Matmul& matmul, const MatmulDevice& device, cudaStream_t stream);
+// Input and output do not overlap; bits do not depend on `device`. INVALID_ARGUMENT: a shape that
+// no kernel takes.
+absl::Status RunMatmul(const Matmul& matmul, const DeviceInfo& device, cudaStream_t stream);
 
 }  // namespace tokend::cuda
 

@@ -1,12 +1,12 @@
 // GGUF's quantised blocks, taken apart into codes and scales.
-#ifndef TOKEND_CORE_CPU_UNPACK_BLOCKS_H_
-#define TOKEND_CORE_CPU_UNPACK_BLOCKS_H_
+#ifndef TOKEND_CORE_OPS_UNPACK_BLOCKS_H_
+#define TOKEND_CORE_OPS_UNPACK_BLOCKS_H_
 
 #include <cstdint>
 
 #include "core/base/dtype.h"
 
-namespace tokend::cpu {
+namespace tokend::ops {
 
 // 32 weights: scale * (code - zero) + minimum.
 struct SimpleBlock {
@@ -29,6 +29,6 @@ struct SuperBlock {
 SimpleBlock UnpackSimpleBlock(base::WeightType type, const uint8_t* block);
 SuperBlock UnpackSuperBlock(base::WeightType type, const uint8_t* block);
 
-}  // namespace tokend::cpu
+}  // namespace tokend::ops
 
-#endif  // TOKEND_CORE_CPU_UNPACK_BLOCKS_H_
+#endif  // TOKEND_CORE_OPS_UNPACK_BLOCKS_H_

@@ -1,10 +1,10 @@
-#include "core/cpu/unpack_blocks.h"
+#include "core/ops/unpack_blocks.h"
 
 #include <cstring>
 
 #include "core/base/check.h"
 
-namespace tokend::cpu {
+namespace tokend::ops {
 namespace {
 
 using base::WeightType;
@@ -113,4 +113,4 @@ SuperBlock UnpackSuperBlock(WeightType type, const uint8_t* block) {
   return result;
 }
 
-}  // namespace tokend::cpu
+}  // namespace tokend::ops

@@ -1,0 +1,290 @@
+#include "cuda_kernels/backend/packed_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/check.h"
+#include "core/ops/dequantize.h"
+#include "core/ops/half.h"
+#include "core/ops/unpack_blocks.h"
+#include "cuda_kernels/kernels/packed_format.h"
+
+namespace tokend::cuda {
+namespace {
+
+using base::WeightType;
+
+constexpr int kAlignment = 128;
+constexpr float kLargestHalf = 65504;
+
+template <typename T>
+void Put(T value, uint8_t* at) {
+  std::memcpy(at, &value, sizeof(value));
+}
+
+// Where the code of (output, column) of a block belongs: see packed_format.h.
+struct Place {
+  int lane;
+  int m;
+  int r;
+  int e;
+};
+
+struct Places {
+  Place of[kTileOutputs][kBlockCols];
+};
+
+Places MakePlaces(PackedFormat format) {
+  Places places = {};
+  for (int g = 0; g < 8; ++g) {
+    for (int t = 0; t < 4; ++t) {
+      for (int r = 0; r < 4; ++r) {
+        for (int me = 0; me < 4; ++me) {
+          const int m = me / 2;
+          const int e = me % 2;
+          const int output = g + 8 * (r % 2);
+          places.of[output][BlockColumn(format, t, m, r / 2, e)] = {4 * g + t, m, r, e};
+        }
+      }
+    }
+  }
+  return places;
+}
+
+// One tile that is being filled, an output at a time.
+class TileWriter {
+ public:
+  TileWriter(PackedFormat format, const Places& places, uint8_t* tile)
+      : format_(format), layout_(LayoutOf(format)), places_(places), tile_(tile) {}
+
+  void PutHalf(int output, int64_t k, uint16_t hi, uint16_t lo) const {
+    const Place& place = places_.of[output][k % kBlockCols];
+    uint8_t* at = tile_ + k / kBlockCols * layout_.block_bytes + 512 * place.m + 16 * place.lane +
+                  4 * place.r + 2 * place.e;
+    Put(hi, at);
+    if (format_ == PackedFormat::kF16Pair) Put(lo, at + 1024);
+  }
+
+  void PutSimpleBlock(int output, int64_t index, const ops::SimpleBlock& block) const {
+    uint8_t* at = tile_ + index * layout_.block_bytes;
+    PutCodes(output, block.codes, at);
+    uint8_t* scales = at + layout_.code_bytes + layout_.high_bit_bytes;
+    const int g = output % 8;
+    const int side = 2 * (output / 8);
+    if (block.has_minimum) {
+      Put(block.scale, scales + 8 * g + side);
+      Put(block.minimum, scales + 8 * g + 4 + side);
+    } else {
+      Put(block.scale, scales + 4 * g + side);
+    }
+  }
+
+  void PutSuperBlock(int output, int64_t index, const ops::SuperBlock& block) const {
+    uint8_t* record = tile_ + index * layout_.record_bytes();
+    const bool sixteens = format_ == PackedFormat::kQ6_K;
+    const int g = output % 8;
+    const int side = output / 8;
+    if (sixteens) {
+      Put(block.scale, record + 4 * g + 2 * side);
+    } else {
+      Put(block.scale, record + 8 * g + 2 * side);
+      Put(block.minimum, record + 8 * g + 4 + 2 * side);
+    }
+    for (int j = 0; j < layout_.record_blocks; ++j) {
+      uint8_t* at = record + layout_.header_bytes + j * layout_.block_bytes;
+      PutCodes(output, block.codes + j * kBlockCols, at);
+      uint8_t* scales = at + layout_.code_bytes + layout_.high_bit_bytes + 4 * g + side;
+      scales[0] = sixteens ? block.scales[2 * j] : block.scales[j];
+      scales[2] = sixteens ? block.scales[2 * j + 1] : block.minima[j];
+    }
+  }
+
+ private:
+  // The block's bytes are zero before the first output.
+  void PutCodes(int output, const uint8_t* codes, uint8_t* at) const {
+    uint8_t* behind = at + layout_.code_bytes;
+    const bool bytes = format_ == PackedFormat::kQ8_0;
+    for (int k = 0; k < kBlockCols; ++k) {
+      const Place& place = places_.of[output][k];
+      const unsigned code = codes[k];
+      if (bytes) {
+        at[16 * place.lane + 8 * place.m + 2 * place.r + place.e] = codes[k];
+        continue;
+      }
+      const int bit = 4 * (place.r + 4 * place.e);
+      at[8 * place.lane + 4 * place.m + bit / 8] |= static_cast<uint8_t>((code & 15u) << (bit % 8));
+      const int pair = 4 * place.m + place.r;
+      if (layout_.high_bit_bytes == 64) {
+        behind[2 * place.lane + place.e] |= static_cast<uint8_t>((code >> 4) << pair);
+      } else if (layout_.high_bit_bytes == 128) {
+        behind[4 * place.lane + 2 * place.e + pair / 4] |=
+            static_cast<uint8_t>((code >> 4) << (2 * (pair % 4)));
+      }
+    }
+  }
+
+  PackedFormat format_;
+  PackedLayout layout_;
+  const Places& places_;
+  uint8_t* tile_;
+};
+
+absl::Status DoesNotFit(absl::string_view name, int64_t row, int64_t col, float value) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("weight matrix '", name, "': element [", row, ", ", col, "] is ", value,
+                   ", which the CUDA backend cannot hold as f16 (at most 65504)"));
+}
+
+// One row of W into output `output` of a tile.
+class RowPacker {
+ public:
+  RowPacker(const ops::Matrix& source, bool pair, absl::string_view name)
+      : source_(source), name_(name), row_bytes_(ops::RowBytes(source)) {
+    switch (source.type) {
+      case WeightType::kF32:
+      case WeightType::kF16:
+      case WeightType::kBF16:
+        pair_ = pair;
+        values_.resize(static_cast<size_t>(source.cols));
+        break;
+      default:
+        break;
+    }
+  }
+
+  absl::Status Pack(int64_t row, int output, const TileWriter& tile) {
+    const std::byte* bytes = source_.data + row * row_bytes_;
+    const base::WeightTypeInfo& info = base::GetWeightType(source_.type);
+    const auto* blocks = reinterpret_cast<const uint8_t*>(bytes);
+    switch (source_.type) {
+      case WeightType::kF32:
+      case WeightType::kF16:
+      case WeightType::kBF16:
+        ops::DequantizeRowRef(source_.type, bytes, absl::MakeSpan(values_));
+        return PackValues(row, output, tile);
+      case WeightType::kQ4_K:
+      case WeightType::kQ5_K:
+      case WeightType::kQ6_K:
+        for (int64_t b = 0; b < source_.cols / info.block_elements; ++b) {
+          tile.PutSuperBlock(output, b,
+                             ops::UnpackSuperBlock(source_.type, blocks + b * info.block_bytes));
+        }
+        return absl::OkStatus();
+      default:
+        for (int64_t b = 0; b < source_.cols / info.block_elements; ++b) {
+          tile.PutSimpleBlock(output, b,
+                              ops::UnpackSimpleBlock(source_.type, blocks + b * info.block_bytes));
+        }
+        return absl::OkStatus();
+    }
+  }
+
+ private:
+  absl::Status PackValues(int64_t row, int output, const TileWriter& tile) const {
+    const bool is_f16 = source_.type == WeightType::kF16;
+    for (int64_t k = 0; k < source_.cols; ++k) {
+      const float value = values_[static_cast<size_t>(k)];
+      // An F16 file's own Inf or NaN is its own affair: the value is held as it is.
+      if (!is_f16 && !(std::fabs(value) <= kLargestHalf)) return DoesNotFit(name_, row, k, value);
+      const uint16_t hi = ops::F32ToF16(value);
+      const uint16_t lo = pair_ ? ops::F32ToF16(value - ops::F16ToF32(hi)) : uint16_t{0};
+      tile.PutHalf(output, k, hi, lo);
+    }
+    return absl::OkStatus();
+  }
+
+  const ops::Matrix& source_;
+  absl::string_view name_;
+  int64_t row_bytes_;
+  bool pair_ = false;
+  std::vector<float> values_;
+};
+
+int64_t TileBytes(const PackedMatrix& matrix) {
+  return int64_t{Records(matrix.format, matrix.cols)} * LayoutOf(matrix.format).record_bytes();
+}
+
+// `first` fills outputs [0, 16 / n) of each tile, `second`, of a gated pair, the rest.
+absl::Status Pack(const ops::Matrix& first, const ops::Matrix* second, bool pair,
+                  absl::string_view name, std::byte* out) {
+  const PackedMatrix view = PackedView(first, pair, second != nullptr, nullptr);
+  const Places places = MakePlaces(view.format);
+  const int64_t tile_bytes = TileBytes(view);
+  const int64_t bytes = PackedBytes(first, pair, second != nullptr);
+  std::memset(out, 0, static_cast<size_t>(bytes));
+  const int rows_of_each = second == nullptr ? kTileOutputs : kTileOutputs / 2;
+  RowPacker packers[2] = {{first, pair, name}, {second == nullptr ? first : *second, pair, name}};
+  for (int64_t tile = 0; tile < Tiles(view); ++tile) {
+    const TileWriter writer(view.format, places,
+                            reinterpret_cast<uint8_t*>(out + tile * tile_bytes));
+    for (int output = 0; output < kTileOutputs; ++output) {
+      const int64_t row = tile * rows_of_each + output % rows_of_each;
+      if (row >= first.rows) continue;
+      const absl::Status status = packers[output / rows_of_each].Pack(row, output, writer);
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+PackedFormat PackedFormatFor(WeightType type, bool pair) {
+  switch (type) {
+    case WeightType::kF16:
+      return PackedFormat::kF16;
+    case WeightType::kF32:
+    case WeightType::kBF16:
+      return pair ? PackedFormat::kF16Pair : PackedFormat::kF16;
+    case WeightType::kQ4_0:
+      return PackedFormat::kQ4_0;
+    case WeightType::kQ4_1:
+      return PackedFormat::kQ4_1;
+    case WeightType::kQ5_0:
+      return PackedFormat::kQ5_0;
+    case WeightType::kQ5_1:
+      return PackedFormat::kQ5_1;
+    case WeightType::kQ8_0:
+      return PackedFormat::kQ8_0;
+    case WeightType::kQ4_K:
+      return PackedFormat::kQ4_K;
+    case WeightType::kQ5_K:
+      return PackedFormat::kQ5_K;
+    case WeightType::kQ6_K:
+      return PackedFormat::kQ6_K;
+  }
+  return PackedFormat::kF16;
+}
+
+PackedMatrix PackedView(const ops::Matrix& source, bool pair, bool gated,
+                        const unsigned char* data) {
+  PackedMatrix view;
+  view.format = PackedFormatFor(source.type, pair);
+  view.gated = gated;
+  view.outputs = static_cast<int>(source.rows);
+  view.cols = static_cast<int>(source.cols);
+  view.data = data;
+  return view;
+}
+
+int64_t PackedBytes(const ops::Matrix& source, bool pair, bool gated) {
+  const PackedMatrix view = PackedView(source, pair, gated, nullptr);
+  const int64_t bytes = Tiles(view) * TileBytes(view);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+absl::Status PackWeights(const ops::Matrix& source, bool pair, absl::string_view name,
+                         std::byte* out) {
+  return Pack(source, nullptr, pair, name, out);
+}
+
+absl::Status PackGatedWeights(const ops::Matrix& gate, const ops::Matrix& up, bool pair,
+                              absl::string_view name, std::byte* out) {
+  TOKEND_CHECK(gate.type == up.type && gate.rows == up.rows && gate.cols == up.cols);
+  return Pack(gate, &up, pair, name, out);
+}
+
+}  // namespace tokend::cuda
