@@ -16,7 +16,7 @@ TOKEND_DEVICE HalfPair SplitHalf(float value, unsigned* saturations) {
   HalfPair pair;
   pair.hi = __float2half_rn(value);
   pair.lo = __float2half_rn(value - __half2float(pair.hi));
-  if (__half_as_ushort(pair.hi) << 1 == 0xf800) {  // Inf
+  if ((__half_as_ushort(pair.hi) & 0x7fff) == 0x7c00) {  // Inf
     pair.hi = __ushort_as_half(static_cast<unsigned short>(__half_as_ushort(pair.hi) - 1));
     pair.lo = __ushort_as_half(0);
     if (saturations != nullptr) atomicAdd(saturations, 1u);

@@ -15,7 +15,8 @@ namespace tokend::cuda {
 //   x[r] += scale * post(y[r])     if there is y; the sum is what x holds afterwards
 //   out[row] = norm(x[r])
 // A norm without weight passes its input through. With the same bits as the norm in
-// the prologue of RunMatmul.
+// the prologue of RunMatmul. width and strides are multiples of 4, rows 16-byte
+// aligned; else INVALID_ARGUMENT.
 struct NormRowsParams {
   int rows = 0;
   int width = 0;
