@@ -1,5 +1,7 @@
 #include "core/engine/engine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -79,6 +81,7 @@ class ThreadedEngine : public Engine {
  private:
   void Run(const std::function<void()>& on_step,
            const std::function<void(const absl::Status&)>& on_fatal) {
+    pthread_setname_np(pthread_self(), "tokend-engine");
     while (!stopping_) {
       const absl::StatusOr<bool> ran = scheduler_.StepOnce();
       on_step();

@@ -4,6 +4,7 @@ A fake NOTIFY_SOCKET stands for systemd. The model is $TOKEND_TEST_MODEL; withou
 the tests that need it are skipped, visibly.
 """
 
+import ctypes
 import os
 import pathlib
 import signal
@@ -81,6 +82,32 @@ class Daemon:
         self.notify.close()
 
 
+class HeldThread:
+    """Stops one thread of a child, as a step that hangs would."""
+
+    SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17
+    ALL_THREADS = 0x40000000  # __WALL
+
+    def __init__(self, pid, name):
+        tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+        (self.thread,) = [int(task.name) for task in tasks
+                          if (task / "comm").read_text().strip() == name]
+        self.libc = ctypes.CDLL(None, use_errno=True)
+
+    def ptrace(self, request):
+        arguments = map(ctypes.c_long, (request, self.thread, 0, 0))
+        if self.libc.ptrace(*arguments) != 0:
+            raise OSError(ctypes.get_errno(), "ptrace")
+
+    def __enter__(self):
+        self.ptrace(self.SEIZE)
+        self.ptrace(self.INTERRUPT)
+        os.waitpid(self.thread, self.ALL_THREADS)
+
+    def __exit__(self, *_):
+        self.ptrace(self.DETACH)
+
+
 class NotifyTest(unittest.TestCase):
     def start(self, *flags, **kwargs):
         temp = tempfile.TemporaryDirectory()
@@ -108,6 +135,18 @@ class NotifyTest(unittest.TestCase):
         seen = daemon.wait_for("EXTEND_TIMEOUT_USEC=3605000000", 10)
         self.assertIn("STOPPING=1", seen)
         self.assertEqual(daemon.process.wait(60), 0, daemon.log())
+
+    @needs_model
+    def test_no_pings_while_the_step_loop_stands_still(self):
+        if EMULATOR:
+            self.skipTest("threads of an emulated process cannot be held one by one")
+        daemon, _ = self.start("--model", MODEL, watchdog_usec=2_000_000)
+        daemon.wait_for("READY=1", START_SECONDS)
+        daemon.wait_for("WATCHDOG=1", 4)
+        with HeldThread(daemon.process.pid, "tokend-engine"):
+            list(daemon.messages(0.2))  # what was sent just before
+            self.assertNotIn("WATCHDOG=1", list(daemon.messages(4)))
+        daemon.wait_for("WATCHDOG=1", 4)
 
     @needs_model
     def test_no_pings_unless_asked(self):

@@ -43,13 +43,19 @@ class ThreadedHarness {
   ~ThreadedHarness() { engine_.reset(); }
 
   void Start() {
-    engine_->Start([this] { ++beats_; }, [this](const absl::Status&) { ++fatal_; });
+    const auto on_step = [this] {
+      beat_thread_ = std::this_thread::get_id();
+      ++beats_;
+    };
+    engine_->Start(on_step, [this](const absl::Status&) { ++fatal_; });
   }
   Engine& engine() { return *engine_; }
   kv::SessionStore& store() { return *store_; }
   FakeBackend& backend() { return backend_; }
   CountingObserver::Counts counts() const { return observer_.counts(); }
   int beats() const { return beats_; }
+  // Of the last beat.
+  std::thread::id beat_thread() const { return beat_thread_; }
   int fatal() const { return fatal_; }
 
   std::shared_ptr<RecordingSink> Submit(Request request) {
@@ -64,6 +70,7 @@ class ThreadedHarness {
   std::unique_ptr<kv::SessionStore> store_;
   std::unique_ptr<Engine> engine_;
   std::atomic<int> beats_ = 0;
+  std::atomic<std::thread::id> beat_thread_;
   std::atomic<int> fatal_ = 0;
 };
 
@@ -109,6 +116,33 @@ TEST(EngineTest, BeatsWhileIdleAndWakesForWork) {
   const auto sink = harness.Submit(TokensRequest({5, 6}, 10));
   WaitFor([&] { return sink->ended(); });
   EXPECT_EQ(sink->tokens().size(), 10u);
+}
+
+// Or a watchdog would hear nothing of a step that hangs.
+TEST(EngineTest, DoesNotBeatWhileAStepIsHeld) {
+  ThreadedHarness harness;
+  std::atomic<bool> held = false, go_on = false;
+  std::atomic<std::thread::id> step_thread;
+  harness.backend().on_forward = [&](const ops::StepBatch&) {
+    step_thread = std::this_thread::get_id();
+    held = true;
+    while (!go_on) absl::SleepFor(absl::Milliseconds(1));
+    return absl::OkStatus();
+  };
+  harness.Start();
+  const auto sink = harness.Submit(TokensRequest({5, 6}, 10));
+  WaitFor([&] { return held.load(); });
+  const int beats = harness.beats();
+  // Longer than any pause between beats, and with all that may wake the engine.
+  for (int i = 0; i < 15; ++i) {
+    harness.engine().Wake();
+    harness.engine().Snapshot();
+    absl::SleepFor(absl::Milliseconds(100));
+  }
+  EXPECT_EQ(harness.beats(), beats);
+  go_on = true;
+  WaitFor([&] { return sink->ended() && harness.beats() > beats; });
+  EXPECT_EQ(harness.beat_thread(), step_thread.load());
 }
 
 TEST(EngineTest, DrainReturnsWhenNothingIsLeft) {
