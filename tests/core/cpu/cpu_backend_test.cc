@@ -1,12 +1,15 @@
 // The CPU backend on small random models, against the dense double reference.
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/cpu/backend_rig.h"
+#include "tests/support/family_recipes.h"
 
 namespace tokend::cpu {
 namespace {
@@ -48,6 +51,69 @@ TEST(CpuBackendTest, F32MatchesTheDenseReference) {
           << "seed " << shape.seed << " width " << shape.width << " " << KvDtypeName(dtype).data();
     }
   }
+}
+
+// What it does not run it must refuse, by name, rather than run wrongly.
+TEST(CpuBackendTest, RunsOrRefusesEveryFamily) {
+  const std::map<std::string, std::string> refused = {
+      {"gpt2", "layer norm"},
+      {"phi3", "magnitude"},
+      {"glm4", "norm of a block's output"},
+      {"qwen3", "norm of queries and keys"},
+      {"gemma2", "gelu"},
+      {"gemma3", "norm of queries and keys"},
+      {"olmo2", "norm of queries and keys"},
+      {"granite", "residual scale"},
+      {"smollm3", "layer without rope"},
+      {"phi2", "layer norm"},
+      {"starcoder2", "layer norm"},
+      {"stablelm", "layer norm"},
+      {"gptneox", "layer norm"},
+  };
+  for (const testing::FamilyRecipe& recipe : testing::FamilyRecipes()) {
+    SCOPED_TRACE(recipe.family);
+    const RandomModel model(recipe.options);
+    const auto found = refused.find(recipe.family);
+    if (found != refused.end()) {
+      const absl::Status status = CpuBackend::Create(model.plan(), F32Options()).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+      EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(found->second));
+      continue;
+    }
+    const std::vector<int32_t> tokens = model.Tokens(40, 3);
+    const std::vector<double> want = Reference(model, tokens);
+    Rig rig(model, F32Options());
+    EXPECT_TRUE(Near(rig.Run(tokens, 33), want, 1e-4 * testing::StandardDeviation(want)));
+  }
+}
+
+// Each field by itself.
+TEST(CpuBackendTest, RefusesEveryFieldThatItDoesNotRun) {
+  const RandomModel model({});
+  const auto message = [&](auto change) {
+    ops::ModelPlan plan = model.plan();
+    change(&plan);
+    const absl::Status status = CpuBackend::Create(plan, F32Options()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status.ToString();
+    return std::string(status.message());
+  };
+  using ::testing::HasSubstr;
+  using Plan = ops::ModelPlan;
+  EXPECT_THAT(message([](Plan* p) { p->parallel_residual = true; }), HasSubstr("parallel"));
+  EXPECT_THAT(message([](Plan* p) { p->attention_soft_cap = 1; }), HasSubstr("cap on attention"));
+  EXPECT_THAT(message([](Plan* p) { p->embedding_scale = 2; }), HasSubstr("embedding scale"));
+  EXPECT_THAT(message([](Plan* p) { p->logit_scale = 2; }), HasSubstr("logit scale"));
+  EXPECT_THAT(message([](Plan* p) { p->logit_soft_cap = 1; }), HasSubstr("cap on logits"));
+  EXPECT_THAT(message([](Plan* p) { p->position_embedding = p->embedding; }),
+              HasSubstr("embedding of positions"));
+  EXPECT_THAT(message([](Plan* p) { p->ropes.push_back(p->ropes[0]); }), HasSubstr("tables"));
+  EXPECT_THAT(message([](Plan* p) { p->ropes.clear(); }), HasSubstr("tables"));
+  EXPECT_THAT(message([](Plan* p) { p->output_norm = {}; }), HasSubstr("output norm"));
+  EXPECT_THAT(message([](Plan* p) { p->layers[1].ffn_norm = {}; }), HasSubstr("its input"));
+  EXPECT_THAT(message([](Plan* p) { p->layers[2].attention_norm = {}; }), HasSubstr("its input"));
+  EXPECT_THAT(message([](Plan* p) { p->layers[0].gate = {}; }), HasSubstr("without a gate"));
+  EXPECT_THAT(message([](Plan* p) { p->layers[0].post_ffn_norm = p->output_norm; }),
+              HasSubstr("a block's output"));
 }
 
 // A long context: several pieces of attention.
