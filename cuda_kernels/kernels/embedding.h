@@ -10,7 +10,8 @@
 
 namespace tokend::cuda {
 
-// x[r] = scale * table[tokens[r]] + positions[row_positions[r]], in f32.
+// x[r] = scale * table[tokens[r]] + positions[row_positions[r]], in f32, each operation
+// rounded. A quantised weight has the value of ops::DequantizeRowRef.
 struct EmbeddingParams {
   int rows = 0;
   const int32_t* tokens = nullptr;  // [rows], on the device
@@ -23,6 +24,7 @@ struct EmbeddingParams {
   int64_t x_stride = 0;                    // elements
 };
 
+// INVALID_ARGUMENT: gated tables, or of different cols.
 absl::Status Embed(const EmbeddingParams& params, cudaStream_t stream);
 
 }  // namespace tokend::cuda
