@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 
 #include "core/base/check.h"
 
 namespace tokend::sampling {
 namespace {
+
+using ops::kForbiddenKey;
+using ops::OrderKey;
+using ops::OrderOf;
 
 // Four floats that gcc and clang keep in one register.
 using Lanes [[gnu::vector_size(16)]] = float;
@@ -105,7 +110,7 @@ void LogitScan::Collect(int32_t least_key, std::vector<Candidate>* out) const {
     const size_t end = std::min((block + 1) * kBlock, logits_.size());
     for (size_t i = block * kBlock; i < end; ++i) {
       const int32_t key = OrderKey(logits_[i]);
-      if (key >= least) out->push_back(MakeCandidate(key, static_cast<int32_t>(i)));
+      if (key >= least) out->push_back({OrderOf(key, static_cast<int32_t>(i)), 0});
     }
   }
 }

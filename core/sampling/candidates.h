@@ -4,37 +4,20 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "core/ops/sampling_math.h"
 
 namespace tokend::sampling {
 
-// An integer that orders as finite floats do, and both zeros alike. Minus
-// infinity, which marks a forbidden token, comes below all.
-inline int32_t OrderKey(float logit) {
-  int32_t bits;
-  std::memcpy(&bits, &logit, sizeof(bits));
-  // The bits of negative floats, less the sign, grow downwards.
-  return bits < 0 ? INT32_MIN - bits : bits;
-}
-inline constexpr int32_t kForbiddenKey = -0x7f800000;
-
 // A token in the order (logit descending, id ascending).
 struct Candidate {
-  // High half: the key, shifted to unsigned. Low half: the id's complement. The
-  // larger comes first.
-  uint64_t order = 0;
+  uint64_t order = 0;  // ops::OrderOf: the larger comes first
   uint64_t weight = 0;
 
-  int32_t id() const { return static_cast<int32_t>(~static_cast<uint32_t>(order)); }
+  int32_t id() const { return ops::IdOfOrder(order); }
 };
-
-inline Candidate MakeCandidate(int32_t key, int32_t id) {
-  const uint64_t high = static_cast<uint32_t>(key) ^ 0x80000000u;
-  return {high << 32 | static_cast<uint32_t>(~static_cast<uint32_t>(id)), 0};
-}
 
 // Scans a vocabulary in blocks: the maximum of each block lets a search skip all
 // blocks but a few. Holds memory between uses; one thread.

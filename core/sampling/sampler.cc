@@ -5,25 +5,13 @@
 #include <limits>
 
 #include "core/base/check.h"
+#include "core/ops/philox.h"
+#include "core/ops/sampling_math.h"
 #include "core/sampling/errors.h"
 #include "core/sampling/fixed_exp.h"
-#include "core/sampling/philox.h"
 
 namespace tokend::sampling {
 namespace {
-
-constexpr float kForbiddenLogit = -std::numeric_limits<float>::infinity();
-constexpr float kForbiddingBias = -100;
-
-float KeepFinite(float logit) {
-  constexpr float kMax = std::numeric_limits<float>::max();
-  return std::min(std::max(logit, -kMax), kMax);
-}
-
-uint64_t MultiplyShift(uint64_t a, uint64_t b, int shift) {
-  __extension__ using Wide = unsigned __int128;
-  return static_cast<uint64_t>(Wide{a} * b >> shift);
-}
 
 uint64_t TotalWeight(absl::Span<const Candidate> candidates) {
   uint64_t sum = 0;
@@ -31,22 +19,15 @@ uint64_t TotalWeight(absl::Span<const Candidate> candidates) {
   return sum;
 }
 
-// What the running weight must pass to have reached top_p of `total`.
-uint64_t NucleusTarget(uint64_t total, float top_p) {
-  const auto share = static_cast<uint64_t>(static_cast<double>(top_p) * 0x1p32 + 0.5);
-  return std::max<uint64_t>(MultiplyShift(total, share, 32), 1) - 1;
-}
-
 // min-p without top-p: no weight lies that far below the largest. Rounding can
 // have added 1/2 to what was as little as 1/2, a factor of exp(0.7).
 double LeastExponentForMinP(float min_p) {
-  return std::max(kLeastExponent, std::log(static_cast<double>(min_p)) - 0.7);
+  return std::max(ops::kLeastExponent, std::log(static_cast<double>(min_p)) - 0.7);
 }
 
 // Those with a weight that passes min-p, moved to the front.
 absl::Span<Candidate> KeepMinP(absl::Span<Candidate> candidates, float min_p) {
-  const auto least =
-      static_cast<uint64_t>(std::ceil(static_cast<double>(min_p) * static_cast<double>(kOne)));
+  const uint64_t least = ops::LeastWeight(min_p);
   const auto end = std::partition(candidates.begin(), candidates.end(),
                                   [least](const Candidate& c) { return c.weight >= least; });
   return candidates.first(static_cast<size_t>(end - candidates.begin()));
@@ -58,20 +39,13 @@ float RoundDown(double x) {
 
 }  // namespace
 
-float ApplyBias(float logit, float bias) {
-  return bias <= kForbiddingBias ? kForbiddenLogit : KeepFinite(logit + bias);
-}
-
 float ApplyPenalties(float logit, const ops::SamplingParams& params,
                      const PenaltyState::Counts& counts) {
-  if (logit == kForbiddenLogit) return logit;
-  if (counts.window > 0) {
-    const float repetition = params.repetition_penalty;
-    logit = KeepFinite(logit > 0 ? logit / repetition : logit * repetition);
-  }
+  if (logit == ops::kForbiddenLogit) return logit;
+  if (counts.window > 0) logit = ops::ApplyRepetition(logit, params.repetition_penalty);
   if (counts.output > 0) {
-    logit -= params.frequency_penalty * static_cast<float>(counts.output);
-    logit = KeepFinite(logit - params.presence_penalty);
+    logit = ops::ApplyOutputPenalties(logit, params.frequency_penalty, params.presence_penalty,
+                                      counts.output);
   }
   return logit;
 }
@@ -89,7 +63,7 @@ absl::StatusOr<int32_t> Sampler::Sample(absl::Span<const float> logits,
   const int32_t best = scan_.Argmax();
   if (best < 0) return EveryTokenForbidden();
   if (params.temperature == 0) return best;
-  return Draw(adjusted, adjusted[best], params, RandomBits(params.seed, position));
+  return Draw(adjusted, adjusted[best], params, ops::RandomBits(params.seed, position));
 }
 
 absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits,
@@ -98,7 +72,7 @@ absl::Span<const float> Sampler::Adjust(absl::Span<const float> logits,
   if (params.logit_bias.empty() && penalties.counts().empty()) return logits;
   adjusted_.assign(logits.begin(), logits.end());
   for (const auto& [token, bias] : params.logit_bias) {
-    adjusted_[token] = ApplyBias(adjusted_[token], bias);
+    adjusted_[token] = ops::ApplyBias(adjusted_[token], bias);
   }
   for (const auto& [token, counts] : penalties.counts()) {
     adjusted_[token] = ApplyPenalties(adjusted_[token], params, counts);
@@ -121,7 +95,7 @@ int32_t Sampler::Draw(absl::Span<const float> logits, float max, const ops::Samp
   } else {
     const uint64_t total = SumWeights(logits, max, temperature);
     const uint64_t target =
-        nucleus ? NucleusTarget(total, params.top_p) : MultiplyShift(total, random, 64);
+        nucleus ? ops::NucleusTarget(total, params.top_p) : ops::DrawTarget(total, random);
     LoadStart(logits, max, temperature, target);
     const size_t last = SelectByWeight(absl::MakeSpan(candidates_), target);
     if (!nucleus) return candidates_[last].id();
@@ -129,10 +103,11 @@ int32_t Sampler::Draw(absl::Span<const float> logits, float max, const ops::Samp
   }
   absl::Span<Candidate> kept = absl::MakeSpan(candidates_);
   if (nucleus && params.top_k > 0) {
-    kept = kept.first(SelectByWeight(kept, NucleusTarget(TotalWeight(kept), params.top_p)) + 1);
+    kept =
+        kept.first(SelectByWeight(kept, ops::NucleusTarget(TotalWeight(kept), params.top_p)) + 1);
   }
   if (params.min_p > 0) kept = KeepMinP(kept, params.min_p);
-  return kept[SelectByWeight(kept, MultiplyShift(TotalWeight(kept), random, 64))].id();
+  return kept[SelectByWeight(kept, ops::DrawTarget(TotalWeight(kept), random))].id();
 }
 
 void Sampler::LoadStart(absl::Span<const float> logits, float max, double temperature,
@@ -148,8 +123,7 @@ void Sampler::LoadStart(absl::Span<const float> logits, float max, double temper
 uint64_t Sampler::Weigh(absl::Span<const float> logits, float max, double temperature) {
   uint64_t sum = 0;
   for (Candidate& candidate : candidates_) {
-    const double below = static_cast<double>(logits[candidate.id()]) - static_cast<double>(max);
-    candidate.weight = Weight(below / temperature);
+    candidate.weight = ops::TokenWeight(logits[candidate.id()], max, temperature);
     sum += candidate.weight;
   }
   return sum;

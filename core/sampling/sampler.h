@@ -23,9 +23,9 @@ struct TokenProbability {
 //   repetition   l = l > 0 ? l / r : l * r   for a token in the window
 //                (Keskar et al. 2019, "CTRL")
 //   frequency    l -= f * count,  then  l -= p  for a token in the output
-//   temperature  x = (l - max l) / temperature in double, w = Weight(x) (u64)
-//   top-k        the k largest l, and all that tie with the last
-//   top-p        in the order (l descending, id ascending) the shortest start
+//   temperature  x = (l - max l) / temperature in double, w = Weight(x) (u64, see
+//   ops/sampling_math.h) top-k        the k largest l, and all that tie with the last top-p in the
+//   order (l descending, id ascending) the shortest start
 //                whose weight reaches top_p (rounded to 2^-32) of the sum
 //                (Holtzman et al. 2020, "The curious case of neural text degeneration")
 //   min-p        those with w >= min_p * 2^40 (Nguyen et al. 2024, "Min-p sampling")
@@ -65,8 +65,7 @@ class Sampler {
   std::vector<Candidate> candidates_;
 };
 
-// l after one token's bias and penalties, as above; minus infinity: forbidden.
-float ApplyBias(float logit, float bias);
+// l after one token's penalties, as above; ops::kForbiddenLogit stays.
 float ApplyPenalties(float logit, const ops::SamplingParams& params,
                      const PenaltyState::Counts& counts);
 

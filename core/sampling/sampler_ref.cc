@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/sampling/philox.h"
+#include "core/ops/philox.h"
 
 namespace tokend::sampling {
 namespace {
@@ -93,7 +93,7 @@ int32_t SampleRef(absl::Span<const float> logits, const ops::SamplingParams& par
   __extension__ using Wide = unsigned __int128;
   Wide total = 0;
   for (const Entry& entry : entries) total += entry.weight;
-  const Wide target = total * RandomBits(params.seed, position) >> 64;
+  const Wide target = total * ops::RandomBits(params.seed, position) >> 64;
   Wide sum = 0;
   for (const Entry& entry : entries) {
     sum += entry.weight;

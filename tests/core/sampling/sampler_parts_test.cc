@@ -5,27 +5,38 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "core/ops/philox.h"
+#include "core/ops/sampling_math.h"
 #include "core/sampling/candidates.h"
 #include "core/sampling/fixed_exp.h"
 #include "core/sampling/penalty_state.h"
-#include "core/sampling/philox.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace tokend::sampling {
 namespace {
 
+using ops::Exp;
+using ops::IdOfOrder;
+using ops::kForbiddenKey;
+using ops::kLeastExponent;
+using ops::kOneWeight;
+using ops::OrderKey;
+using ops::OrderOf;
+using ops::Philox4x32;
+using ops::RandomBits;
+using ops::Weight;
 using ::testing::ElementsAre;
 
 // Known answers that come with the paper's own implementation (Random123).
 TEST(PhiloxTest, KnownAnswers) {
-  EXPECT_THAT(Philox4x32({0, 0, 0, 0}, {0, 0}),
+  EXPECT_THAT(Philox4x32({0, 0, 0, 0}, 0, 0).word,
               ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
   const uint32_t ones = 0xffffffff;
-  EXPECT_THAT(Philox4x32({ones, ones, ones, ones}, {ones, ones}),
+  EXPECT_THAT(Philox4x32({ones, ones, ones, ones}, ones, ones).word,
               ElementsAre(0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd));
   EXPECT_THAT(
-      Philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+      Philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0xa4093822, 0x299f31d0).word,
       ElementsAre(0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1));
 }
 
@@ -51,7 +62,7 @@ TEST(FixedExpTest, IsWithinTwoUnitsOfTheLibrary) {
 }
 
 TEST(FixedExpTest, WeightRoundsToFortyBits) {
-  EXPECT_EQ(Weight(0), kOne);
+  EXPECT_EQ(Weight(0), kOneWeight);
   EXPECT_EQ(Weight(-28.0), static_cast<uint64_t>(std::llround(std::exp(-28.0) * 0x1p40)));
   EXPECT_EQ(Weight(-28.41), 1u);
   EXPECT_EQ(Weight(-28.43), 0u);
@@ -78,11 +89,11 @@ TEST(OrderKeyTest, OrdersAsFloatsDo) {
 }
 
 TEST(CandidateTest, LargerLogitThenLowerIdComesFirst) {
-  EXPECT_GT(MakeCandidate(5, 9).order, MakeCandidate(4, 1).order);
-  EXPECT_GT(MakeCandidate(5, 1).order, MakeCandidate(5, 2).order);
-  EXPECT_GT(MakeCandidate(0, 1).order, MakeCandidate(-1, 1).order);
-  EXPECT_EQ(MakeCandidate(-7, 123456).id(), 123456);
-  EXPECT_EQ(MakeCandidate(7, 0).id(), 0);
+  EXPECT_GT(OrderOf(5, 9), OrderOf(4, 1));
+  EXPECT_GT(OrderOf(5, 1), OrderOf(5, 2));
+  EXPECT_GT(OrderOf(0, 1), OrderOf(-1, 1));
+  EXPECT_EQ(IdOfOrder(OrderOf(-7, 123456)), 123456);
+  EXPECT_EQ(IdOfOrder(OrderOf(7, 0)), 0);
 }
 
 TEST(LogitScanTest, NoticesWhatIsNotFinite) {
@@ -147,8 +158,8 @@ TEST(SelectByWeightTest, AgreesWithASortedWalk) {
     std::vector<Candidate> candidates;
     uint64_t sum = 0;
     for (int i = 0; i < size; ++i) {
-      candidates.push_back(MakeCandidate(static_cast<int32_t>(rng() % 50), i));
-      candidates.back().weight = rng() % 4 == 0 ? 0 : rng() % kOne;
+      candidates.push_back({OrderOf(static_cast<int32_t>(rng() % 50), i), 0});
+      candidates.back().weight = rng() % 4 == 0 ? 0 : rng() % kOneWeight;
       sum += candidates.back().weight;
     }
     if (sum == 0) continue;

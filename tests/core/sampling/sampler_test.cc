@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/sampling/philox.h"
 #include "core/sampling/sampler_ref.h"
 #include "gtest/gtest.h"
 
@@ -216,8 +215,8 @@ TEST(SamplerTest, PenaltiesChangeTheLogitsAsDocumented) {
   constexpr float kMax = std::numeric_limits<float>::max();
   params.repetition_penalty = 1e-30f;
   EXPECT_EQ(ApplyPenalties(1e20f, params, {1, 0}), kMax);
-  EXPECT_EQ(ApplyBias(1, -100), -std::numeric_limits<float>::infinity());
-  EXPECT_EQ(ApplyBias(1, -99), -98);
+  EXPECT_EQ(ops::ApplyBias(1, -100), -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(ops::ApplyBias(1, -99), -98);
 }
 
 TEST(SamplerTest, NonFiniteLogitsFailTheRequest) {
