@@ -13,7 +13,6 @@ namespace {
 
 using base::Activations;
 using base::KvDtype;
-using testing::PagedRunner;
 using testing::RandomModel;
 using testing::SameBits;
 
@@ -37,54 +36,13 @@ class DeterminismTest : public ::testing::TestWithParam<Matrix> {
 };
 
 TEST_P(DeterminismTest, ChunksDoNotChangeABit) {
-  const std::vector<int32_t> tokens = model_.Tokens(530, 10);
-  for (const ops::AttentionMask mask :
-       {ops::AttentionMask{}, ops::AttentionMask{4, 100}, ops::AttentionMask{20, 100, 290}}) {
-    Rig rig(model_, Options());
-    const std::vector<float> whole = rig.Run(tokens, 512, mask);
-    for (const int64_t chunk : {1, 7, 64}) {
-      EXPECT_TRUE(SameBits(rig.Run(tokens, chunk, mask), whole)) << "chunk " << chunk;
-    }
-  }
+  Rig rig(model_, Options());
+  testing::CheckChunks(&rig, model_, 530, {1, 7, 64});
 }
 
 TEST_P(DeterminismTest, NeighboursDoNotChangeABit) {
-  const std::vector<int32_t> tokens = model_.Tokens(290, 11);
   Rig rig(model_, Options(), 3000);
-  const std::vector<float> alone = rig.Run(tokens, 1);
-  for (const int others : {1, 3, 31}) {
-    std::vector<PagedRunner::Sequence> sequences;
-    std::vector<std::vector<int32_t>> texts;
-    for (int i = 0; i <= others; ++i) {
-      const ops::AttentionMask mask = i % 3 == 1 ? ops::AttentionMask{4, 33} : ops::AttentionMask{};
-      sequences.push_back(rig.runner->NewSequence(i == 0 ? ops::AttentionMask{} : mask));
-      texts.push_back(i == 0 ? tokens : model_.Tokens(400, 100 + static_cast<uint64_t>(i)));
-    }
-    std::vector<float> got;
-    std::vector<size_t> at(sequences.size(), 0);
-    for (int step = 0; at[0] < tokens.size(); ++step) {
-      std::vector<PagedRunner::Feed> feeds;
-      // The one watched is neither always first nor always fed alike.
-      const size_t start = static_cast<size_t>(step) % sequences.size();
-      for (size_t k = 0; k < sequences.size(); ++k) {
-        const size_t i = (start + k) % sequences.size();
-        const size_t want = 1 + static_cast<size_t>(step * 7 + static_cast<int>(i) * 5) % 12;
-        const size_t count = std::min(want, texts[i].size() - at[i]);
-        if (count == 0) continue;
-        feeds.push_back({&sequences[i], absl::MakeConstSpan(texts[i]).subspan(at[i], count),
-                         i == 0 || k % 2 == 0});
-        at[i] += count;
-      }
-      const auto logits = rig.runner->Step(feeds);
-      ASSERT_TRUE(logits.ok()) << logits.status().ToString();
-      for (size_t k = 0; k < feeds.size(); ++k) {
-        if (feeds[k].sequence != &sequences[0]) continue;
-        got.insert(got.end(), (*logits)[k].begin(), (*logits)[k].end());
-      }
-    }
-    EXPECT_TRUE(SameBits(got, alone)) << others << " others";
-    for (PagedRunner::Sequence& sequence : sequences) rig.runner->Release(&sequence);
-  }
+  for (const int others : {1, 3, 31}) testing::CheckNeighbours(&rig, model_, 290, others);
 }
 
 TEST_P(DeterminismTest, ThreadsAndInstructionSetsDoNotChangeABit) {
@@ -100,30 +58,9 @@ TEST_P(DeterminismTest, ThreadsAndInstructionSetsDoNotChangeABit) {
   }
 }
 
-// A fork: the partial last page is copied, full pages are shared.
 TEST_P(DeterminismTest, CopiedPagesDoNotChangeABit) {
-  const std::vector<int32_t> tokens = model_.Tokens(120, 13);
   Rig rig(model_, Options());
-  const std::vector<float> whole = rig.Run(tokens, 1);
-  const auto vocabulary = static_cast<size_t>(model_.plan().vocabulary_size);
-  const size_t head = 75;
-  const auto all = absl::MakeConstSpan(tokens);
-
-  PagedRunner::Sequence parent = rig.runner->NewSequence();
-  ASSERT_TRUE(rig.runner->Run(&parent, all.subspan(0, head), 30).ok());
-  PagedRunner::Sequence fork = parent;
-  std::vector<ops::PageCopy> copies;
-  for (auto& pages : fork.pages) {
-    const base::PageId copy = rig.runner->Take();
-    copies.push_back({pages.back(), copy, static_cast<int32_t>(head) % GetParam().page_tokens});
-    pages.back() = copy;
-  }
-  ASSERT_TRUE(rig.backend->CopyPages(copies).ok());
-  // The parent goes elsewhere and must not disturb the fork.
-  ASSERT_TRUE(rig.runner->Run(&parent, model_.Tokens(40, 14), 9).ok());
-  const auto got = rig.runner->Run(&fork, all.subspan(head), 7);
-  ASSERT_TRUE(got.ok());
-  EXPECT_TRUE(SameBits(*got, absl::MakeConstSpan(whole).subspan(head * vocabulary)));
+  testing::CheckCopiedPages(&rig, model_);
 }
 
 INSTANTIATE_TEST_SUITE_P(Matrix, DeterminismTest,

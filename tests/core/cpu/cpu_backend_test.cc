@@ -39,7 +39,7 @@ TEST(CpuBackendTest, F32MatchesTheDenseReference) {
   for (const RandomModelOptions& shape : shapes) {
     const RandomModel model(shape);
     const std::vector<int32_t> tokens = model.Tokens(70, 3);
-    const std::vector<double> want = Reference(model, tokens);
+    const std::vector<double> want = testing::ReferenceLogits(model, tokens);
     const double deviation = testing::StandardDeviation(want);
     for (const KvDtype dtype : {KvDtype::kF32, KvDtype::kF16}) {
       CpuBackendOptions options = F32Options();
@@ -126,7 +126,7 @@ TEST(CpuBackendTest, LongContextMatchesTheDenseReference) {
   shape.kv_heads = 1;
   const RandomModel model(shape);
   const std::vector<int32_t> tokens = model.Tokens(700, 5);
-  const std::vector<double> want = Reference(model, tokens);
+  const std::vector<double> want = testing::ReferenceLogits(model, tokens);
   Rig rig(model, F32Options());
   EXPECT_TRUE(Near(rig.Run(tokens, 512), want, 1e-4 * testing::StandardDeviation(want)));
 }
@@ -138,7 +138,7 @@ TEST(CpuBackendTest, WindowsWithSinksMatchTheDenseReference) {
        {ops::AttentionMask{0, 40}, ops::AttentionMask{4, 40}, ops::AttentionMask{4, 260},
         ops::AttentionMask{20, 33}, ops::AttentionMask{1, 1}, ops::AttentionMask{20, 33, 70}}) {
     SCOPED_TRACE(::testing::Message() << mask.sink_tokens << " + " << mask.window_tokens);
-    const std::vector<double> want = Reference(model, tokens, mask);
+    const std::vector<double> want = testing::ReferenceLogits(model, tokens, mask);
     Rig rig(model, F32Options());
     for (const int64_t chunk : {1, 64}) {
       EXPECT_TRUE(Near(rig.Run(tokens, chunk, mask), want, 1e-4 * testing::StandardDeviation(want)))
@@ -181,13 +181,13 @@ TEST(CpuBackendTest, QuantisedActivationsStayWithinTheirBounds) {
     shape.head_dim = shape.rope_dims = 32;
     const RandomModel model(shape);
     const std::vector<int32_t> tokens = model.Tokens(40, 8);
-    const std::vector<double> want = Reference(model, tokens);
+    const std::vector<double> want = testing::ReferenceLogits(model, tokens);
     double error[2];
     for (const Activations activations : {Activations::kInt8, Activations::kInt16}) {
       CpuBackendOptions options = F32Options();
       options.activations = activations;
       Rig rig(model, options);
-      error[activations == Activations::kInt16] = LargestError(rig.Run(tokens, 64), want);
+      error[activations == Activations::kInt16] = testing::LargestError(rig.Run(tokens, 64), want);
     }
     const std::string name(base::GetWeightType(type).name);
     EXPECT_LT(error[0], 0.3) << name;
@@ -199,12 +199,12 @@ TEST(CpuBackendTest, QuantisedActivationsStayWithinTheirBounds) {
 TEST(CpuBackendTest, Int8KvStaysNearTheReference) {
   const RandomModel model({});
   const std::vector<int32_t> tokens = model.Tokens(100, 9);
-  const std::vector<double> want = Reference(model, tokens);
+  const std::vector<double> want = testing::ReferenceLogits(model, tokens);
   CpuBackendOptions options = F32Options();
   options.kv_dtype = KvDtype::kInt8;
   Rig rig(model, options);
   // Half a step of 1 / 127 of the largest value, a few times amplified.
-  EXPECT_LT(LargestError(rig.Run(tokens, 64), want), 0.1);
+  EXPECT_LT(testing::LargestError(rig.Run(tokens, 64), want), 0.1);
 }
 
 }  // namespace
