@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "gtest/gtest.h"
 #include "tests/core/cpu/backend_rig.h"
+#include "tests/support/compare.h"
 
 namespace tokend::cpu {
 namespace {

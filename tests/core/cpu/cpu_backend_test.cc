@@ -6,9 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
+#include "core/ops/reference_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/cpu/backend_rig.h"
+#include "tests/support/compare.h"
 #include "tests/support/family_recipes.h"
 
 namespace tokend::cpu {
@@ -81,7 +83,7 @@ TEST(CpuBackendTest, RunsOrRefusesEveryFamily) {
       continue;
     }
     const std::vector<int32_t> tokens = model.Tokens(40, 3);
-    const std::vector<double> want = Reference(model, tokens);
+    const std::vector<double> want = testing::ReferenceLogits(model, tokens);
     Rig rig(model, F32Options());
     EXPECT_TRUE(Near(rig.Run(tokens, 33), want, 1e-4 * testing::StandardDeviation(want)));
   }
