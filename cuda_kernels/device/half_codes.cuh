@@ -13,7 +13,7 @@ inline constexpr uint32_t kTwo1024 = 0x64006400u;
 
 TOKEND_DEVICE __half2 HalvesFromBits(uint32_t bits) {
   __half2 halves;
-  memcpy(&halves, &bits, sizeof(bits));
+  memcpy(static_cast<void*>(&halves), &bits, sizeof(bits));
   return halves;
 }
 

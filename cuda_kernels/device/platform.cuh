@@ -20,6 +20,10 @@
 // For functions that kernels call.
 #define TOKEND_DEVICE __device__ __forceinline__
 
+#if defined(TOKEND_SIMT) && !defined(__launch_bounds__)
+#define __launch_bounds__(...)
+#endif
+
 namespace tokend::cuda {
 
 inline constexpr int kWarpLanes = 32;

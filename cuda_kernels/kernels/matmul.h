@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "core/ops/plan.h"
 #include "cuda_kernels/kernels/half_rows.h"
 #include "cuda_kernels/kernels/row_norm.h"
 #include "cuda_kernels/runtime/device.h"
@@ -71,15 +72,13 @@ enum class MatmulEpilogue : int32_t {
   kGate,      // half = activation(gate + bias) * (up + up_bias); gated matrices
 };
 
-enum class Activation : int32_t { kSilu, kGeluTanh, kGeluErf };
-
 struct MatmulOutput {
   MatmulEpilogue epilogue = MatmulEpilogue::kStore;
   float* out = nullptr;    // kStore, kAdd: [rows, out_stride]
   int64_t out_stride = 0;  // elements
   float scale = 1;
   float soft_cap = 0;  // kStore: cap(z) = soft_cap * tanh(z / soft_cap); 0: z
-  Activation activation = Activation::kSilu;
+  ops::Activation activation = ops::Activation::kSilu;
   HalfRows half;  // kActivate, kGate
 };
 

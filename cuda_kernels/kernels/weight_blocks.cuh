@@ -69,8 +69,11 @@ TOKEND_DEVICE RecordScales LoadRecord(const unsigned char* header) {
 // Moves bit `kFrom` to `kTo`.
 template <int kFrom, int kTo>
 TOKEND_DEVICE uint32_t MoveBit(uint32_t bits) {
-  if constexpr (kFrom > kTo) return bits >> (kFrom - kTo);
-  return bits << (kTo - kFrom);
+  if constexpr (kFrom > kTo) {
+    return bits >> (kFrom - kTo);
+  } else {
+    return bits << (kTo - kFrom);
+  }
 }
 
 // Registers 2 i and 2 i + 1 of product m from two nibbles in each half of `nibbles` at

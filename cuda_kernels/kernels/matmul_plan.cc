@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/check.h"
+#include "cuda_kernels/kernels/matmul_launch.h"
+
+namespace tokend::cuda {
+namespace {
+
+constexpr int kRowBytes = kBlockCols * 2;
+constexpr int kMaxStages = 4;
+constexpr int kMaxSlotBlocks = 8;
+// Of weights: enough that a copy's latency is spread over many bytes.
+constexpr int kSlotWeightBytes = 2400;
+constexpr int kNormSumBytes = 4 * kMatmulWarps * static_cast<int>(sizeof(float));
+constexpr int kReservedShared = 1024;  // of each block, by the system
+
+int PowerOfTwoShift(int value) {
+  int shift = 0;
+  while (1 << shift < value) ++shift;
+  return shift;
+}
+
+// What does not depend on how much shared memory there is.
+MatmulLaunch Begin(const Matmul& matmul) {
+  MatmulLaunch launch;
+  launch.params.matmul = matmul;
+  for (int s = 0; s < matmul.segment_count; ++s) {
+    const PackedMatrix& matrix = matmul.segments[s].matrix;
+    SegmentPlan& plan = launch.params.plans[s];
+    plan.tiles = Tiles(matrix);
+    plan.records = Records(matrix.format, matrix.cols);
+    plan.chunks = Chunks(plan.records);
+  }
+  return launch;
+}
+
+// Sizes slots of `tiles` tiles and `rows` rows for at most `max_blocks` blocks and about
+// `weight_bytes` of weights. Returns the ring's bytes for one slot.
+void SizeSlots(int tiles, int rows, int max_blocks, int weight_bytes, MatmulParams& params) {
+  const int planes = IsPair(params.matmul) ? 2 : 1;
+  int weights = 0;
+  int row_bytes = 0;
+  for (int s = 0; s < params.matmul.segment_count; ++s) {
+    SegmentPlan& plan = params.plans[s];
+    const PackedLayout layout = LayoutOf(params.matmul.segments[s].matrix.format);
+    plan.slot_blocks = max_blocks;
+    while (plan.slot_blocks > 1 && plan.slot_blocks * layout.block_bytes * tiles > weight_bytes) {
+      plan.slot_blocks /= 2;
+    }
+    plan.tile_slot_bytes = layout.header_bytes + plan.slot_blocks * layout.block_bytes;
+    weights = std::max(weights, tiles * plan.tile_slot_bytes);
+    row_bytes = std::max(row_bytes, plan.slot_blocks * planes * rows * kRowBytes);
+  }
+  params.slot_rows_at = weights;
+  params.slot_bytes = weights + row_bytes;
+}
+
+// Part of a multiprocessor that a block may fill, and how many blocks then share it.
+struct Share {
+  int64_t bytes;
+  int blocks;
+};
+
+// With dependent launch two kernels' blocks share a multiprocessor. 16 warps of one
+// hide the latency of shared memory and products, so two blocks are tried first.
+std::vector<Share> Shares(const DeviceInfo& device) {
+  const int kernels = device.dependent_launch ? 2 : 1;
+  std::vector<Share> shares;
+  for (int blocks = 2 * kernels; blocks >= 1; blocks /= 2) {
+    const int64_t part = device.shared_bytes_per_multiprocessor / blocks - kReservedShared;
+    shares.push_back(
+        {std::min(part, device.shared_bytes_per_block), std::max(1, blocks / kernels)});
+  }
+  return shares;
+}
+
+// Deals sets to blocks so that all blocks run at once and none has more than its share.
+void DealSets(int warp_tiles, int slots, MatmulLaunch& launch) {
+  MatmulParams& params = launch.params;
+  int sets[kMaxMatmulSegments] = {};
+  int total = 0;
+  for (int s = 0; s < params.matmul.segment_count; ++s) {
+    const int set_tiles = kMatmulWarps / params.plans[s].chunks * warp_tiles;
+    sets[s] = (params.plans[s].tiles + set_tiles - 1) / set_tiles;
+    total += sets[s];
+  }
+  int each = std::max(1, total / slots);
+  const auto blocks_of = [&each](int count) { return (count + each - 1) / each; };
+  while (true) {
+    int blocks = 0;
+    for (int s = 0; s < params.matmul.segment_count; ++s) blocks += blocks_of(sets[s]);
+    if (blocks <= std::max(slots, params.matmul.segment_count)) break;
+    ++each;
+  }
+  int first = 0;
+  for (int s = 0; s < params.matmul.segment_count; ++s) {
+    params.plans[s].first_block = first;
+    params.plans[s].blocks = blocks_of(sets[s]);
+    first += params.plans[s].blocks;
+  }
+  launch.grid_x = static_cast<unsigned>(first);
+}
+
+}  // namespace
+
+absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int warp_tiles,
+                                              const DeviceInfo& device) {
+  MatmulLaunch launch = Begin(matmul);
+  MatmulParams& params = launch.params;
+  const bool normed = matmul.input.residual != nullptr;
+  const int planes = IsPair(matmul) ? 2 : 1;
+  params.row_shift = PowerOfTwoShift(matmul.rows);
+  params.normed_at = kNormSumBytes;
+  params.partial_at = params.normed_at;
+  if (normed) {
+    params.partial_at +=
+        ColumnBlocks(matmul.segments[0].matrix.cols) * planes * matmul.rows * kRowBytes;
+  }
+  // At most kMatmulWarps chunks of kMatmulWarps / chunks groups.
+  params.partial_bytes =
+      kMatmulWarps * matmul.rows * warp_tiles * kTileOutputs * static_cast<int>(sizeof(float));
+  params.ring_at = params.partial_at + 2 * params.partial_bytes;
+  for (const Share& share : Shares(device)) {
+    for (int blocks = kMaxSlotBlocks; blocks >= 1; blocks /= 2) {
+      SizeSlots(warp_tiles, normed ? 0 : matmul.rows, blocks, kSlotWeightBytes, params);
+      for (params.stages = kMaxStages; params.stages >= 2; --params.stages) {
+        launch.shared_bytes = static_cast<size_t>(params.ring_at) +
+                              static_cast<size_t>(kMatmulWarps * params.stages) *
+                                  static_cast<size_t>(params.slot_bytes);
+        // Two slots of many blocks leave less under way than four of few.
+        if (params.stages == 2 && blocks > 1) continue;
+        if (static_cast<int64_t>(launch.shared_bytes) > share.bytes) continue;
+        DealSets(warp_tiles, device.multiprocessors * share.blocks, launch);
+        return launch;
+      }
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("matmul: ", matmul.rows, " rows of ", matmul.segments[0].matrix.cols,
+                   " inputs do not fit into a block's shared memory of ",
+                   device.shared_bytes_per_block, " bytes"));
+}
+
+absl::StatusOr<MatmulLaunch> PlanMatmulWide(const Matmul& matmul, int block_tiles, int block_rows,
+                                            const DeviceInfo& device) {
+  MatmulLaunch launch = Begin(matmul);
+  MatmulParams& params = launch.params;
+  params.row_shift = PowerOfTwoShift(block_rows);
+  TOKEND_CHECK(1 << params.row_shift == block_rows);
+  int first = 0;
+  for (int s = 0; s < matmul.segment_count; ++s) {
+    SegmentPlan& plan = params.plans[s];
+    plan.first_block = first;
+    plan.blocks = (plan.tiles + block_tiles - 1) / block_tiles;
+    first += plan.blocks;
+  }
+  launch.grid_x = static_cast<unsigned>((matmul.rows + block_rows - 1) / block_rows);
+  launch.grid_y = static_cast<unsigned>(first);
+  for (int blocks = 2; blocks >= 1; --blocks) {
+    SizeSlots(block_tiles, block_rows, blocks, 1 << 30, params);
+    for (params.stages = kMaxStages; params.stages >= 2; --params.stages) {
+      launch.shared_bytes =
+          static_cast<size_t>(params.stages) * static_cast<size_t>(params.slot_bytes);
+      if (params.stages == 2 && blocks > 1) continue;
+      if (static_cast<int64_t>(launch.shared_bytes) <= device.shared_bytes_per_block) return launch;
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("matmul: a block needs ", launch.shared_bytes,
+                                                 " bytes of shared memory, the device has ",
+                                                 device.shared_bytes_per_block));
+}
+
+}  // namespace tokend::cuda

@@ -1,0 +1,227 @@
+// Many rows: what counts is that the tensor cores stay busy. A block takes 128 outputs
+// and 128 rows, its warps 32 x 64 each; weights and rows pass through a ring that the
+// block shares. Each warp goes through K in order, chunk by chunk, so that a row has the
+// bits that the decode kernels give it.
+#ifndef TOKEND_CUDA_KERNELS_KERNELS_MATMUL_WIDE_CUH_
+#define TOKEND_CUDA_KERNELS_KERNELS_MATMUL_WIDE_CUH_
+
+#include "cuda_kernels/device/dependent_launch.cuh"
+#include "cuda_kernels/device/launch.cuh"
+#include "cuda_kernels/device/shared_memory.cuh"
+#include "cuda_kernels/kernels/matmul_epilogue.cuh"
+#include "cuda_kernels/kernels/matmul_input.cuh"
+#include "cuda_kernels/kernels/weight_blocks.cuh"
+
+namespace tokend::cuda {
+
+inline constexpr int kWideThreads = kMatmulWarps * kWarpLanes;
+inline constexpr int kWideWarpTiles = 2;     // of 16 outputs
+inline constexpr int kWideWarpRowTiles = 8;  // of 8 rows
+inline constexpr int kWideRowWarps = 2;      // that share their outputs
+inline constexpr int kWideTiles = kMatmulWarps / kWideRowWarps * kWideWarpTiles;
+inline constexpr int kWideRows = kWideRowWarps * kWideWarpRowTiles * 8;
+
+using WideAccumulators = float[kWideWarpTiles][kWideWarpRowTiles][4];
+
+// The block's ring.
+template <bool kPair>
+class WideRing {
+ public:
+  TOKEND_DEVICE WideRing(const MatmulParams& params, int segment)
+      : params_(params), plan_(params.plans[segment]) {
+    const PackedMatrix& matrix = params.matmul.segments[segment].matrix;
+    reader_ = ReaderOf(matrix, plan_);
+    cols_ = matrix.cols;
+    blocks_ = plan_.records * reader_.record_blocks;
+    slots_ = (blocks_ + plan_.slot_blocks - 1) / plan_.slot_blocks;
+    first_tile_ = (static_cast<int>(blockIdx.y) - plan_.first_block) * kWideTiles;
+    ring_ = SharedArray<unsigned char>(params.ring_at, params.stages * params.slot_bytes);
+  }
+
+  TOKEND_DEVICE int slots() const { return slots_; }
+  TOKEND_DEVICE int first_tile() const { return first_tile_; }
+  TOKEND_DEVICE unsigned char* Slot(int slot) const {
+    return ring_ + slot % params_.stages * params_.slot_bytes;
+  }
+  TOKEND_DEVICE int FirstBlock(int slot) const { return slot * plan_.slot_blocks; }
+  TOKEND_DEVICE int Count(int slot) const {
+    return min(plan_.slot_blocks, blocks_ - slot * plan_.slot_blocks);
+  }
+
+  // Tiles beyond the last one are that one again, and not used.
+  TOKEND_DEVICE void CopySlotWeights(int slot) const {
+    if (slot >= slots_) return;
+    for (int t = Warp(); t < kWideTiles; t += kMatmulWarps) {
+      CopyWeights(reader_, min(first_tile_ + t, plan_.tiles - 1), FirstBlock(slot), Count(slot),
+                  Slot(slot) + t * plan_.tile_slot_bytes, Lane(), kWarpLanes);
+    }
+  }
+  TOKEND_DEVICE void CopySlotRows(int slot) const {
+    if (slot >= slots_) return;
+    const Matmul& matmul = params_.matmul;
+    CopyRows<kPair>(matmul.input.half, static_cast<int>(blockIdx.x) * kWideRows, matmul.rows, cols_,
+                    kWideRows, params_.row_shift, FirstBlock(slot), Count(slot),
+                    Slot(slot) + params_.slot_rows_at, static_cast<int>(threadIdx.x), kWideThreads);
+  }
+
+ private:
+  const MatmulParams& params_;
+  const SegmentPlan& plan_;
+  MatrixReader reader_;
+  int cols_;
+  int blocks_;
+  int slots_;
+  int first_tile_;
+  unsigned char* ring_;
+};
+
+// One block of 32 k: `block` of the warp's first tile, `rows` of this lane's first row.
+template <PackedFormat kFormat, bool kPair>
+TOKEND_DEVICE void AddWideBlock(const unsigned char* block, int tile_slot_bytes,
+                                const RecordScales (&records)[kWideWarpTiles],
+                                const unsigned char* rows, WideAccumulators& accumulators) {
+  BlockWeights<kFormat> weights[kWideWarpTiles];
+#pragma unroll
+  for (int t = 0; t < kWideWarpTiles; ++t) {
+    weights[t] = LoadBlock<kFormat>(block + t * tile_slot_bytes, records[t]);
+  }
+#pragma unroll
+  for (int n = 0; n < kWideWarpRowTiles; ++n) {
+    const BlockRows<kPair> x =
+        LoadRows<kFormat, kPair>(rows + n * 8 * kRowBlockBytes, kWideRows * kRowBlockBytes, true);
+    float2 sums = {};
+    if constexpr (FormatTraits<kFormat>::kMinimum) sums = SumRows<kPair>(x);
+#pragma unroll
+    for (int t = 0; t < kWideWarpTiles; ++t) {
+      AddBlock<kFormat, kPair>(weights[t], x, sums, accumulators[t][n]);
+    }
+  }
+}
+
+// Ends a chunk: adds its sums to the totals, of which the first chunk's are the start.
+TOKEND_DEVICE void EndChunk(bool first, WideAccumulators& totals, WideAccumulators& accumulators) {
+#pragma unroll
+  for (int t = 0; t < kWideWarpTiles; ++t) {
+#pragma unroll
+    for (int n = 0; n < kWideWarpRowTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float sum = accumulators[t][n][e];
+        totals[t][n][e] = first ? sum : totals[t][n][e] + sum;
+        accumulators[t][n][e] = 0;
+      }
+    }
+  }
+}
+
+TOKEND_DEVICE void FinishWide(const Matmul& matmul, const MatmulSegment& segment, int first_tile,
+                              int first_row, const WideAccumulators& totals) {
+  const int g = Lane() / 4;
+  const int t2 = Lane() % 4 * 2;
+  const int outputs = segment.matrix.outputs;
+#pragma unroll
+  for (int t = 0; t < kWideWarpTiles; ++t) {
+#pragma unroll
+    for (int n = 0; n < kWideWarpRowTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int row = first_row + n * 8 + t2 + e;
+        if (row >= matmul.rows) continue;
+        const float low = totals[t][n][e];
+        const float high = totals[t][n][e + 2];
+        if (segment.matrix.gated) {
+          const int output = (first_tile + t) * 8 + g;
+          if (output < outputs) FinishGated(matmul, segment, row, output, low, high);
+          continue;
+        }
+        const int output = (first_tile + t) * kTileOutputs + g;
+        if (output < outputs) Finish(matmul, segment, row, output, low);
+        if (output + 8 < outputs) Finish(matmul, segment, row, output + 8, high);
+      }
+    }
+  }
+}
+
+template <PackedFormat kFormat, bool kPair>
+TOKEND_DEVICE void MultiplyWide(const MatmulParams& params, int segment,
+                                const WideRing<kPair>& ring) {
+  constexpr PackedLayout kLayout = LayoutOf(kFormat);
+  const SegmentPlan& plan = params.plans[segment];
+  const int warp_tile = Warp() / kWideRowWarps * kWideWarpTiles;
+  const int warp_row = Warp() % kWideRowWarps * kWideWarpRowTiles * 8;
+  RecordScales records[kWideWarpTiles] = {};
+  WideAccumulators accumulators = {};
+  WideAccumulators totals = {};
+  int chunk = 0;
+  int block = 0;
+  int chunk_end = ChunkBegin(plan.records, plan.chunks, 1) * kLayout.record_blocks;
+  for (int s = 0; s < ring.slots(); ++s) {
+    WaitForRing(params.stages);
+    __syncthreads();
+    ring.CopySlotWeights(s + params.stages - 1);
+    ring.CopySlotRows(s + params.stages - 1);
+    CommitCopies();
+    const unsigned char* tiles = ring.Slot(s) + warp_tile * plan.tile_slot_bytes;
+    const unsigned char* rows =
+        ring.Slot(s) + params.slot_rows_at + (warp_row + Lane() / 4) * kRowBlockBytes;
+    if (FormatTraits<kFormat>::kSuper && block % kLayout.record_blocks == 0) {
+#pragma unroll
+      for (int t = 0; t < kWideWarpTiles; ++t) {
+        records[t] = LoadRecord<kFormat>(tiles + t * plan.tile_slot_bytes);
+      }
+    }
+    const int count = ring.Count(s);
+    for (int b = 0; b < count; ++b) {
+      AddWideBlock<kFormat, kPair>(
+          tiles + kLayout.header_bytes + b * kLayout.block_bytes, plan.tile_slot_bytes, records,
+          rows + b * (kPair ? 2 : 1) * kWideRows * kRowBlockBytes, accumulators);
+      if (++block < chunk_end) continue;
+      EndChunk(chunk == 0, totals, accumulators);
+      ++chunk;
+      chunk_end = ChunkBegin(plan.records, plan.chunks, chunk + 1) * kLayout.record_blocks;
+    }
+  }
+  const Matmul& matmul = params.matmul;
+  FinishWide(matmul, matmul.segments[segment], ring.first_tile() + warp_tile,
+             static_cast<int>(blockIdx.x) * kWideRows + warp_row, totals);
+}
+
+// Grid: [row tiles, tiles of outputs of all segments].
+template <bool kPair>
+__global__ void __launch_bounds__(kWideThreads)
+    MatmulWideKernel(const __grid_constant__ MatmulParams params) {
+  const Matmul& matmul = params.matmul;
+  int segment = 0;
+  while (segment + 1 < matmul.segment_count &&
+         static_cast<int>(blockIdx.y) >= params.plans[segment + 1].first_block) {
+    ++segment;
+  }
+  const WideRing<kPair> ring(params, segment);
+  AllowNextKernel();
+  for (int s = 0; s + 1 < params.stages; ++s) ring.CopySlotWeights(s);
+  WaitForPreviousKernel();
+  for (int s = 0; s + 1 < params.stages; ++s) {
+    ring.CopySlotRows(s);
+    CommitCopies();
+  }
+  ForFormat<kPair>(matmul.segments[segment].matrix.format, [&](auto format) {
+    MultiplyWide<decltype(format)::value, kPair>(params, segment, ring);
+  });
+}
+
+template <bool kPair>
+absl::Status RunWideKernel(const Matmul& matmul, const DeviceInfo& device, cudaStream_t stream) {
+  const absl::StatusOr<MatmulLaunch> launch = PlanMatmulWide(matmul, kWideTiles, kWideRows, device);
+  if (!launch.ok()) return launch.status();
+  LaunchDims dims;
+  dims.grid_x = launch->grid_x;
+  dims.grid_y = launch->grid_y;
+  dims.threads = kWideThreads;
+  dims.shared_bytes = launch->shared_bytes;
+  dims.dependent = device.dependent_launch;
+  return Launch("MatmulWide", MatmulWideKernel<kPair>, dims, launch->params, stream);
+}
+
+}  // namespace tokend::cuda
+
+#endif  // TOKEND_CUDA_KERNELS_KERNELS_MATMUL_WIDE_CUH_

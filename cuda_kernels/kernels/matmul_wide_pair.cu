@@ -1,0 +1,10 @@
+#include "cuda_kernels/kernels/matmul_wide.cuh"
+
+namespace tokend::cuda {
+
+absl::Status RunMatmulWidePair(const Matmul& matmul, const DeviceInfo& device,
+                               cudaStream_t stream) {
+  return RunWideKernel<true>(matmul, device, stream);
+}
+
+}  // namespace tokend::cuda
