@@ -31,9 +31,9 @@ TOKEND_DEVICE void CommitCopies() {
 // Waits until at most `kPending` of the calling thread's newest groups are under
 // way. Others see what it copied after a barrier.
 template <int kPending>
-TOKEND_DEVICE void WaitForCopies() {
+TOKEND_DEVICE void WaitForCopies(TOKEND_CALL_SITE) {
 #ifdef TOKEND_SIMT
-  simt::WaitForCopies(kPending);
+  simt::WaitForCopies(kPending, site);
 #else
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 #endif

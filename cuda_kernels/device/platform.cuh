@@ -20,8 +20,11 @@
 // For functions that kernels call.
 #define TOKEND_DEVICE __device__ __forceinline__
 
-#if defined(TOKEND_SIMT) && !defined(__launch_bounds__)
-#define __launch_bounds__(...)
+// As a function's only parameter: where it was called, for the stand-in's reports.
+#ifdef TOKEND_SIMT
+#define TOKEND_CALL_SITE TOKEND_SIMT_SITE
+#else
+#define TOKEND_CALL_SITE
 #endif
 
 namespace tokend::cuda {

@@ -27,6 +27,12 @@ const Schedule& CurrentSchedule();
 // ResetDevice(); cudaGetErrorString() then gives the words.
 std::vector<std::string> TakeFindings();
 
+// Leaves out the barriers, __syncwarp and waits for copies at these sites ("file:line",
+// the file without its folder): a test that still passes does not need or see them.
+// TOKEND_SIMT_DROP names such sites with commas; TOKEND_SIMT_RECORD a file to which
+// those that ran are added.
+void DropBarriers(const std::vector<std::string>& sites);
+
 // Makes call number `after_calls` from now (0: the next) of the cudart function or
 // the kernel of that name return `error`; with an empty name, any function or launch.
 // Errors that no device recovers from (cudaErrorIllegalAddress, ...) stay.

@@ -18,7 +18,6 @@ using tokend::simt::Cudart;
 
 namespace {
 
-constexpr int kPoison = 0xff;  // NaN in every float format
 constexpr size_t kDeviceAlign = 256;
 
 bool IsDevice(const Cudart& cudart, int device) {
@@ -246,7 +245,7 @@ cudaError_t cudaMalloc(void** address, size_t bytes) {
   if (posix_memalign(address, kDeviceAlign, bytes) != 0) {
     return cudart.End(cudaErrorMemoryAllocation);
   }
-  std::memset(*address, kPoison, bytes);
+  std::memset(*address, tokend::simt::kPoison, bytes);
   cudart.allocations[reinterpret_cast<uintptr_t>(*address)] = bytes;
   cudart.bytes_in_use += bytes;
   return cudaSuccess;

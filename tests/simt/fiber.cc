@@ -1,24 +1,13 @@
 #include "tests/simt/fiber.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
 
 #include "core/base/check.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define TOKEND_SIMT_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TOKEND_SIMT_ASAN 1
-#endif
-#endif
-
-#ifdef TOKEND_SIMT_ASAN
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
+#include "tests/simt/sanitizer.h"
 
 // Pushes what the callee must keep, stores the stack pointer in *rdi (x0), takes
 // rsi (x1) as the new one, pops and returns.
@@ -89,33 +78,46 @@ tokend_simt_switch:
 namespace tokend::simt {
 namespace {
 
-constexpr size_t kGuardBytes = 64 * 1024;  // a multiple of every page size in use
 #ifdef TOKEND_SIMT_ASAN
 constexpr size_t kStackBytes = 256 * 1024;
 #else
 constexpr size_t kStackBytes = 64 * 1024;
 #endif
 
+size_t GuardBytes() {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// Stacks at the same distance from a page's end would fight for the same few cache
+// sets: each starts some lines below the one before.
+size_t NextColour() {
+  static size_t count = 0;
+  return count++ * 5 % 64 * 64;
+}
+
 }  // namespace
 
 Fiber::~Fiber() {
-  if (mapping_ != nullptr) munmap(mapping_, kGuardBytes + kStackBytes);
+  if (mapping_ != nullptr) munmap(mapping_, GuardBytes() + kStackBytes);
 }
 
 void Fiber::Reset(void (*entry)()) {
   if (mapping_ == nullptr) {
-    mapping_ = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+    mapping_ = mmap(nullptr, GuardBytes() + kStackBytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     TOKEND_CHECK(mapping_ != MAP_FAILED);
-    TOKEND_CHECK(mprotect(mapping_, kGuardBytes, PROT_NONE) == 0);
-    bottom_ = static_cast<char*>(mapping_) + kGuardBytes;
+    TOKEND_CHECK(mprotect(mapping_, GuardBytes(), PROT_NONE) == 0);
+    bottom_ = static_cast<char*>(mapping_) + GuardBytes();
     bytes_ = kStackBytes;
+    colour_ = NextColour();
   }
 #ifdef TOKEND_SIMT_ASAN
   __asan_unpoison_memory_region(bottom_, bytes_);
 #endif
   sanitizer_stack_ = nullptr;
-  auto* top = reinterpret_cast<uintptr_t*>(static_cast<char*>(mapping_) + kGuardBytes + bytes_);
+  auto* top =
+      reinterpret_cast<uintptr_t*>(static_cast<char*>(mapping_) + GuardBytes() + bytes_ - colour_);
 #if defined(__x86_64__)
   // The saved registers, the address that `ret` takes, and the return address of
   // `entry`, which leaves its stack aligned as after a call.

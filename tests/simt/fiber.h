@@ -27,9 +27,10 @@ class Fiber {
 
  private:
   void* stack_pointer_ = nullptr;
-  void* mapping_ = nullptr;       // of kStackBytes and one guard page below
+  void* mapping_ = nullptr;       // a guard page, and the stack above it
   const void* bottom_ = nullptr;  // of the stack, for AddressSanitizer
   size_t bytes_ = 0;              // likewise
+  size_t colour_ = 0;             // bytes left free at the stack's top
   void* sanitizer_stack_ = nullptr;
 };
 

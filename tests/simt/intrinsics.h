@@ -3,6 +3,10 @@
 #ifndef TOKEND_TESTS_SIMT_INTRINSICS_H_
 #define TOKEND_TESTS_SIMT_INTRINSICS_H_
 
+#ifndef __launch_bounds__
+#define __launch_bounds__(...)
+#endif
+
 // ---- Barriers and fences ----
 inline void __syncthreads(TOKEND_SIMT_SITE) {
   tokend::simt::SyncBlock(tokend::simt::BlockVote::kNone, 0, site);
@@ -19,10 +23,10 @@ inline int __syncthreads_count(int predicate, TOKEND_SIMT_SITE) {
 inline void __syncwarp(unsigned mask = 0xffffffffu, TOKEND_SIMT_SITE) {
   tokend::simt::WarpCollective(tokend::simt::WarpOp::kSync, mask, 0, 0, 32, site);
 }
-// Blocks run one after the other: nothing is left to order.
-inline void __threadfence() {}
+// Blocks run one after the other: only the shadow has something to order.
+inline void __threadfence() { tokend::simt::ThreadFence(); }
 inline void __threadfence_block() {}
-inline void __threadfence_system() {}
+inline void __threadfence_system() { tokend::simt::ThreadFence(); }
 inline void __nanosleep(unsigned) {}
 inline void __trap(TOKEND_SIMT_SITE) { tokend::simt::Trap(site); }
 inline unsigned __activemask() { return tokend::simt::ActiveMask(); }
@@ -101,30 +105,25 @@ TOKEND_SIMT_REDUCE(__reduce_xor_sync, kReduceXor)
 #undef TOKEND_SIMT_REDUCE
 
 // ---- Atomics: each returns the old value ----
-#define TOKEND_SIMT_ATOMIC(name, expression)                                 \
-  template <typename T>                                                      \
-  T name(T* address, std::type_identity_t<T> value) {                        \
-    T* at = static_cast<T*>(tokend::simt::AtomicAccess(address, sizeof(T))); \
-    const T old = tokend::simt::AtomicLoad(at);                              \
-    tokend::simt::AtomicStore<T>(at, expression);                            \
-    return old;                                                              \
-  }
 namespace tokend::simt {
-__attribute__((no_sanitize("thread"))) inline void CopyBytes(void* to, const void* from,
-                                                             size_t bytes) {
-  for (size_t i = 0; i < bytes; ++i) {
-    static_cast<volatile char*>(to)[i] = static_cast<const volatile char*>(from)[i];
-  }
-}
 template <typename T>
 __attribute__((no_sanitize("thread"))) T AtomicLoad(const T* at) {
-  return *const_cast<const volatile T*>(at);
+  AtomicAccess(at, sizeof(T));
+  return *at;
 }
 template <typename T>
 __attribute__((no_sanitize("thread"))) void AtomicStore(T* at, T value) {
-  *const_cast<volatile T*>(at) = value;
+  *at = value;
 }
 }  // namespace tokend::simt
+
+#define TOKEND_SIMT_ATOMIC(name, expression)           \
+  template <typename T>                                \
+  T name(T* address, std::type_identity_t<T> value) {  \
+    const T old = tokend::simt::AtomicLoad(address);   \
+    tokend::simt::AtomicStore<T>(address, expression); \
+    return old;                                        \
+  }
 TOKEND_SIMT_ATOMIC(atomicAdd, old + value)
 TOKEND_SIMT_ATOMIC(atomicSub, old - value)
 TOKEND_SIMT_ATOMIC(atomicExch, value)
@@ -138,9 +137,8 @@ TOKEND_SIMT_ATOMIC(atomicDec, old == 0 || old > value ? value : old - 1)
 #undef TOKEND_SIMT_ATOMIC
 template <typename T>
 T atomicCAS(T* address, std::type_identity_t<T> compare, std::type_identity_t<T> value) {
-  T* at = static_cast<T*>(tokend::simt::AtomicAccess(address, sizeof(T)));
-  const T old = tokend::simt::AtomicLoad(at);
-  if (old == compare) tokend::simt::AtomicStore<T>(at, value);
+  const T old = tokend::simt::AtomicLoad(address);
+  if (old == compare) tokend::simt::AtomicStore<T>(address, value);
   return old;
 }
 

@@ -3,19 +3,32 @@
 #define TOKEND_TESTS_SIMT_MACHINE_H_
 
 #include <bit>
+#include <cstdarg>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "tests/simt/block_memory.h"
 #include "tests/simt/control.h"
 #include "tests/simt/fiber.h"
+#include "tests/simt/shadow.h"
 #include "tests/simt/simt.h"
 
 namespace tokend::simt {
 
 inline constexpr int kLanes = 32;
 inline constexpr int kMaxThreads = 1024;
-inline constexpr size_t kMaxSharedBytes = 227 * 1024;
+
+// "matmul.cu:12", the file without its folder.
+struct SiteText {
+  char text[160];
+};
+SiteText ToString(Site site);
+
+// TOKEND_SIMT_SCHEDULE: words of warps=, blocks= (ascending, descending, interleaved),
+// copies= (early, late), mma= (one, split), with commas.
+Schedule ScheduleFromEnvironment();
 
 enum class ThreadState { kReady, kAtWarpOp, kAtBlockBarrier, kExited };
 
@@ -55,9 +68,27 @@ struct Warp {
   PendingOp pending[kLanes];
 };
 
+// The barriers that ran, and those that are left out as a test of the tests.
+class Barriers {
+ public:
+  Barriers();
+
+  // False: the barrier does nothing.
+  bool Reached(const char* kind, Site site) { return !watched_ || Watch(kind, site); }
+  void Drop(const std::vector<std::string>& sites);
+
+ private:
+  bool Watch(const char* kind, Site site);
+
+  bool watched_ = false;
+  std::string record_to_;          // file for "kind file:line", one a line
+  std::set<std::string> reached_;  // likewise
+  std::set<std::string> dropped_;  // "file:line"
+};
+
 class Machine {
  public:
-  static Machine& Get();
+  static Machine& Get() { return machine_ != nullptr ? *machine_ : Create(); }
 
   // cudaSuccess, or cudaErrorLaunchFailure after a finding.
   cudaError_t RunKernel(const KernelCall& call);
@@ -67,22 +98,23 @@ class Machine {
   uint64_t SyncWarp(WarpOp op, unsigned mask, uint64_t value, int argument, int width, Site site);
   void* SharedAt(size_t byte_offset, size_t bytes, Site site);
   void CopyAsync(void* shared, const void* global, bool valid, Site site);
-  void LandCopies(int pending);
-  Thread& current() { return *threads_[static_cast<size_t>(current_)]; }
+  void WaitForCopies(int pending, Site site);
+  Thread& current() { return threads_[current_]; }
   int current_index() const { return current_; }
+  BlockMemory& shared() { return shared_; }
   unsigned alive_lanes() const { return warps_[current_ / kLanes].alive; }
   const KernelCall& call() const { return *call_; }
   bool running() const { return current_ >= 0; }
 
   // Ends the block with a finding; does not return to the kernel.
-  [[noreturn]] void Fail(const std::string& what, Site site);
-  // "kernel K, block (x, y, z), thread t".
-  std::string Where() const;
+  [[noreturn, gnu::format(printf, 3, 4)]] void Fail(Site site, const char* format, ...);
 
-  Schedule schedule;
+  Schedule schedule = ScheduleFromEnvironment();
   std::vector<std::string> findings;
+  Barriers barriers;
 
  private:
+  static Machine& Create();
   static void ThreadMain();
   void RunBlock(unsigned linear_block);
   void Prepare(unsigned threads);
@@ -92,15 +124,21 @@ class Machine {
   int PickNext() const;
   int PickLane(unsigned ready) const;
   void Complete(Warp& warp, PendingOp& op);
+  static void Land(const PendingCopy& copy);
   PendingOp& Arrive(Warp& warp, WarpOp op, unsigned mask, Site site);
   [[noreturn]] void Deadlock();
-  std::string Waiting(ThreadState state) const;
-  void FillShared();
+  void AppendWaiting(ThreadState state, std::string& text) const;
+  // Adds a finding; what runs goes on.
+  [[gnu::format(printf, 3, 4)]] void Note(Site site, const char* format, ...);
+  void NoteV(Site site, const char* format, va_list arguments);
+
+  static inline Machine* machine_ = nullptr;  // never deleted: fibers may outlive statics
 
   const KernelCall* call_ = nullptr;
-  std::vector<std::unique_ptr<Thread>> threads_;
+  std::unique_ptr<Thread[]> threads_;  // [kMaxThreads]
   Warp warps_[kMaxThreads / kLanes];
   unsigned ready_warps_ = 0;
+  int prepared_ = 0;  // threads whose fiber has a stack
   int thread_count_ = 0;
   int current_ = -1;
   int at_barrier_ = 0;
@@ -109,11 +147,12 @@ class Machine {
   BlockVote barrier_vote_ = BlockVote::kNone;
   bool aborted_ = false;
   Fiber main_;
-  std::unique_ptr<unsigned char[]> shared_storage_;
-  unsigned char* shared_ = nullptr;
+  BlockMemory shared_;
+  std::string waiting_;
 };
 
-std::string ToString(Site site);
+// Of a shuffle: a lane that reads from one that the mask does not name, or -1.
+int LaneThatReadsOutside(const PendingOp& op);
 
 // The results of all lanes of `op`, by lane.
 void Evaluate(const PendingOp& op, uint64_t (&results)[kLanes], bool split_mma_sums);

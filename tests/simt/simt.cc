@@ -1,6 +1,8 @@
 // What kernels call: simt.h for the running thread of the running block.
 #include "tests/simt/simt.h"
 
+#include <utility>
+
 #include "tests/simt/machine.h"
 
 namespace tokend::simt {
@@ -24,21 +26,30 @@ void CopyAsync16(void* shared, const void* global, bool valid, Site site) {
 
 void CommitCopies() { ++Machine::Get().current().copy_groups; }
 
-void WaitForCopies(int pending) { Machine::Get().LandCopies(pending); }
+void WaitForCopies(int pending, Site site) { Machine::Get().WaitForCopies(pending, site); }
 
 void WaitForPreviousKernel() { Machine::Get().current().waited_for_previous_kernel = true; }
 
 unsigned ActiveMask() { return Machine::Get().alive_lanes(); }
 
-void Trap(Site site) { Machine::Get().Fail("__trap()", site); }
+void Trap(Site site) { Machine::Get().Fail(site, "__trap()"); }
 
-void* AtomicAccess(const volatile void* address, size_t /*bytes*/) {
-  return const_cast<void*>(address);
+void ThreadFence() { Shadow::Get().Fence(); }
+
+#ifdef TOKEND_SIMT_SHADOW
+void AtomicAccess(const volatile void* address, size_t bytes) {
+  Shadow::Get().OnAccess(Access::kAtomic, const_cast<const void*>(address), bytes,
+                         __builtin_return_address(0));
 }
+#else
+void AtomicAccess(const volatile void*, size_t) {}
+#endif
 
 void SetSchedule(const Schedule& schedule) { Machine::Get().schedule = schedule; }
 const Schedule& CurrentSchedule() { return Machine::Get().schedule; }
 
-std::vector<std::string> TakeFindings() { return std::move(Machine::Get().findings); }
+std::vector<std::string> TakeFindings() { return std::exchange(Machine::Get().findings, {}); }
+
+void DropBarriers(const std::vector<std::string>& sites) { Machine::Get().barriers.Drop(sites); }
 
 }  // namespace tokend::simt

@@ -27,10 +27,14 @@ struct Site {
   const char* file;
   int line;
   bool operator==(const Site&) const = default;
+
+  // As a default argument: where the function was called.
+  static constexpr Site Caller(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
 };
 
-#define TOKEND_SIMT_SITE \
-  ::tokend::simt::Site site = ::tokend::simt::Site { __builtin_FILE(), __builtin_LINE() }
+#define TOKEND_SIMT_SITE ::tokend::simt::Site site = ::tokend::simt::Site::Caller()
 
 // ---- Launches ----
 struct KernelCall {
@@ -97,14 +101,16 @@ void MmaF16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], TOKEN
 
 void CopyAsync16(void* shared, const void* global, bool valid, TOKEND_SIMT_SITE);
 void CommitCopies();
-void WaitForCopies(int pending);
+void WaitForCopies(int pending, TOKEND_SIMT_SITE);
 void WaitForPreviousKernel();
 unsigned ActiveMask();
 [[noreturn]] void Trap(Site site);
 
-// What nvcc's built-in functions read or write of global memory past the compiler:
-// an atomic access is no race with another one.
-void* AtomicAccess(const volatile void* address, size_t bytes);
+void ThreadFence();
+
+// Before an atomic access, which the compiler does not tell: it is no race with
+// another one.
+void AtomicAccess(const volatile void* address, size_t bytes);
 
 }  // namespace tokend::simt
 

@@ -1,5 +1,5 @@
 // What each warp operation gives each lane, from what all lanes brought.
-#include <cstring>
+#include <bit>
 
 #include "tests/simt/machine.h"
 
@@ -52,17 +52,26 @@ struct MmaOperands {
   const uint32_t* b;
 };
 
+// One of a register's two halves as f32: exact.
 float HalfAt(uint32_t pair, int index) {
-  __half_raw raw;
-  raw.x = static_cast<unsigned short>(pair >> (16 * index));
-  return __half2float(__half(raw));
+  const uint32_t half = pair >> (16 * index) & 0xffff;
+  const uint32_t magnitude = (half & 0x7fff) << 13;
+  // The exponent's bias goes from 15 to 127; a subnormal is read as a normal one with
+  // the same fraction, less what that adds (slow subnormal arithmetic is avoided).
+  constexpr uint32_t kBias = 112u << 23;
+  const float normal = std::bit_cast<float>(magnitude + kBias);
+  const float subnormal = std::bit_cast<float>(magnitude + kBias + (1u << 23)) - 0x1p-14f;
+  const uint32_t special = (half & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
+  const float finite = (half & 0x7c00) == 0 ? subnormal : normal;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(finite) | special | (half & 0x8000) << 16);
 }
 
 // Products of halves are exact in f32. Tensor cores add a group of products to the
 // accumulator with more bits than f32 and round once: double stands for that.
 void Mma(const PendingOp& op, bool split_sums) {
   float a[16][16];
-  float b[16][8];
+  double b[16][8];
+  double d[16][8];
   for (int lane = 0; lane < kLanes; ++lane) {
     const auto& operands = *reinterpret_cast<const MmaOperands*>(op.values[lane]);
     const int g = lane / 4;
@@ -74,26 +83,39 @@ void Mma(const PendingOp& op, bool split_sums) {
       a[g + 8][2 * t + 8 + i] = HalfAt(operands.a[3], i);
       b[2 * t + i][g] = HalfAt(operands.b[0], i);
       b[2 * t + 8 + i][g] = HalfAt(operands.b[1], i);
+      d[g][2 * t + i] = operands.d[i];
+      d[g + 8][2 * t + i] = operands.d[2 + i];
     }
   }
   const int group = split_sums ? 8 : 16;
+  for (int row = 0; row < 16; ++row) {
+    double* sums = d[row];
+    for (int k = 0; k < 16; k += group) {
+      for (int j = k; j < k + group; ++j) {
+        const double x = a[row][j];
+        for (int column = 0; column < 8; ++column) sums[column] += x * b[j][column];
+      }
+      for (int column = 0; column < 8; ++column) sums[column] = static_cast<float>(sums[column]);
+    }
+  }
   for (int lane = 0; lane < kLanes; ++lane) {
     const auto& operands = *reinterpret_cast<const MmaOperands*>(op.values[lane]);
     for (int i = 0; i < 4; ++i) {
-      const float* row = a[lane / 4 + (i / 2) * 8];
-      const int column = lane % 4 * 2 + i % 2;
-      float d = operands.d[i];
-      for (int k = 0; k < 16; k += group) {
-        double sum = d;
-        for (int j = k; j < k + group; ++j) sum += static_cast<double>(row[j]) * b[j][column];
-        d = static_cast<float>(sum);
-      }
-      operands.d[i] = d;
+      operands.d[i] = static_cast<float>(d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
     }
   }
 }
 
 }  // namespace
+
+int LaneThatReadsOutside(const PendingOp& op) {
+  if (op.op < WarpOp::kShuffle || op.op > WarpOp::kShuffleXor) return -1;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((op.mask >> lane & 1) == 0) continue;
+    if ((op.mask >> SourceLane(op, lane) & 1) == 0) return lane;
+  }
+  return -1;
+}
 
 void Evaluate(const PendingOp& op, uint64_t (&results)[kLanes], bool split_mma_sums) {
   if (op.op == WarpOp::kMma) return Mma(op, split_mma_sums);
