@@ -117,12 +117,13 @@ TOKEND_DEVICE void AddSlot(const MatmulParams& params, const SegmentPlan& plan,
                            const RecordScales (&records)[kTiles],
                            float (&accumulators)[kTiles][kRowTiles][4]) {
   constexpr PackedLayout kLayout = LayoutOf(kFormat);
+  constexpr BlockKind kKind = KindOf<kFormat>();
   const int row_count = params.matmul.rows;
   const int plane_bytes = row_count * kRowBlockBytes;
   const unsigned char* lane_rows = rows + Lane() / 4 * kRowBlockBytes;
 #pragma unroll 2
   for (int b = 0; b < count; ++b) {
-    BlockWeights<kFormat> weights[kTiles];
+    BlockWeights<kKind> weights[kTiles];
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
       const unsigned char* block =
@@ -131,14 +132,14 @@ TOKEND_DEVICE void AddSlot(const MatmulParams& params, const SegmentPlan& plan,
     }
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {
-      const BlockRows<kPair> x = LoadRows<kFormat, kPair>(
+      const BlockRows<kPair> x = LoadRows<kKind, kPair>(
           lane_rows + b * (kPair ? 2 : 1) * plane_bytes + n * 8 * kRowBlockBytes, plane_bytes,
           n * 8 + Lane() / 4 < row_count);
       float2 sums = {};
-      if constexpr (FormatTraits<kFormat>::kMinimum) sums = SumRows<kPair>(x);
+      if constexpr (kKind == BlockKind::kScaledMinimum) sums = SumRows<kPair>(x);
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
-        AddBlock<kFormat, kPair>(weights[t], x, sums, accumulators[t][n]);
+        AddBlock<kKind, kPair>(weights[t], x, sums, accumulators[t][n]);
       }
     }
   }

@@ -75,25 +75,76 @@ class WideRing {
   unsigned char* ring_;
 };
 
+// Calls `run` with the kind as a constant.
+template <bool kPair, typename Run>
+TOKEND_DEVICE void ForKind(PackedFormat format, const Run& run) {
+  switch (format) {
+    case PackedFormat::kF16:
+      return run(std::integral_constant<BlockKind, BlockKind::kHalf>());
+    case PackedFormat::kF16Pair:
+      if constexpr (kPair) run(std::integral_constant<BlockKind, BlockKind::kHalfPair>());
+      return;
+    case PackedFormat::kQ4_0:
+    case PackedFormat::kQ5_0:
+    case PackedFormat::kQ8_0:
+      return run(std::integral_constant<BlockKind, BlockKind::kScaled>());
+    case PackedFormat::kQ4_1:
+    case PackedFormat::kQ5_1:
+    case PackedFormat::kQ4_K:
+    case PackedFormat::kQ5_K:
+      return run(std::integral_constant<BlockKind, BlockKind::kScaledMinimum>());
+    case PackedFormat::kQ6_K:
+      return run(std::integral_constant<BlockKind, BlockKind::kSixteens>());
+  }
+}
+
+// Unpacking is a small part of the work on a block here: formats of a kind share its code.
+template <BlockKind kKind>
+TOKEND_DEVICE BlockWeights<kKind> LoadAnyBlock(PackedFormat format, const unsigned char* block,
+                                               const RecordScales& record) {
+  if constexpr (kKind == BlockKind::kHalf) {
+    return LoadBlock<PackedFormat::kF16>(block, record);
+  } else if constexpr (kKind == BlockKind::kHalfPair) {
+    return LoadBlock<PackedFormat::kF16Pair>(block, record);
+  } else if constexpr (kKind == BlockKind::kSixteens) {
+    return LoadBlock<PackedFormat::kQ6_K>(block, record);
+  } else if constexpr (kKind == BlockKind::kScaled) {
+    if (format == PackedFormat::kQ4_0) return LoadBlock<PackedFormat::kQ4_0>(block, record);
+    if (format == PackedFormat::kQ5_0) return LoadBlock<PackedFormat::kQ5_0>(block, record);
+    return LoadBlock<PackedFormat::kQ8_0>(block, record);
+  } else {
+    if (format == PackedFormat::kQ4_1) return LoadBlock<PackedFormat::kQ4_1>(block, record);
+    if (format == PackedFormat::kQ5_1) return LoadBlock<PackedFormat::kQ5_1>(block, record);
+    if (format == PackedFormat::kQ4_K) return LoadBlock<PackedFormat::kQ4_K>(block, record);
+    return LoadBlock<PackedFormat::kQ5_K>(block, record);
+  }
+}
+
+template <BlockKind kKind>
+TOKEND_DEVICE RecordScales LoadAnyRecord(const unsigned char* header) {
+  if constexpr (kKind == BlockKind::kSixteens) return LoadRecord<PackedFormat::kQ6_K>(header);
+  return LoadRecord<PackedFormat::kQ4_K>(header);
+}
+
 // One block of 32 k: `block` of the warp's first tile, `rows` of this lane's first row.
-template <PackedFormat kFormat, bool kPair>
-TOKEND_DEVICE void AddWideBlock(const unsigned char* block, int tile_slot_bytes,
-                                const RecordScales (&records)[kWideWarpTiles],
+template <BlockKind kKind, bool kPair>
+TOKEND_DEVICE void AddWideBlock(PackedFormat format, const unsigned char* block,
+                                int tile_slot_bytes, const RecordScales (&records)[kWideWarpTiles],
                                 const unsigned char* rows, WideAccumulators& accumulators) {
-  BlockWeights<kFormat> weights[kWideWarpTiles];
+  BlockWeights<kKind> weights[kWideWarpTiles];
 #pragma unroll
   for (int t = 0; t < kWideWarpTiles; ++t) {
-    weights[t] = LoadBlock<kFormat>(block + t * tile_slot_bytes, records[t]);
+    weights[t] = LoadAnyBlock<kKind>(format, block + t * tile_slot_bytes, records[t]);
   }
 #pragma unroll
   for (int n = 0; n < kWideWarpRowTiles; ++n) {
     const BlockRows<kPair> x =
-        LoadRows<kFormat, kPair>(rows + n * 8 * kRowBlockBytes, kWideRows * kRowBlockBytes, true);
+        LoadRows<kKind, kPair>(rows + n * 8 * kRowBlockBytes, kWideRows * kRowBlockBytes, true);
     float2 sums = {};
-    if constexpr (FormatTraits<kFormat>::kMinimum) sums = SumRows<kPair>(x);
+    if constexpr (kKind == BlockKind::kScaledMinimum) sums = SumRows<kPair>(x);
 #pragma unroll
     for (int t = 0; t < kWideWarpTiles; ++t) {
-      AddBlock<kFormat, kPair>(weights[t], x, sums, accumulators[t][n]);
+      AddBlock<kKind, kPair>(weights[t], x, sums, accumulators[t][n]);
     }
   }
 }
@@ -142,10 +193,11 @@ TOKEND_DEVICE void FinishWide(const Matmul& matmul, const MatmulSegment& segment
   }
 }
 
-template <PackedFormat kFormat, bool kPair>
+template <BlockKind kKind, bool kPair>
 TOKEND_DEVICE void MultiplyWide(const MatmulParams& params, int segment,
                                 const WideRing<kPair>& ring) {
-  constexpr PackedLayout kLayout = LayoutOf(kFormat);
+  const PackedFormat format = params.matmul.segments[segment].matrix.format;
+  const PackedLayout layout = LayoutOf(format);
   const SegmentPlan& plan = params.plans[segment];
   const int warp_tile = Warp() / kWideRowWarps * kWideWarpTiles;
   const int warp_row = Warp() % kWideRowWarps * kWideWarpRowTiles * 8;
@@ -154,7 +206,7 @@ TOKEND_DEVICE void MultiplyWide(const MatmulParams& params, int segment,
   WideAccumulators totals = {};
   int chunk = 0;
   int block = 0;
-  int chunk_end = ChunkBegin(plan.records, plan.chunks, 1) * kLayout.record_blocks;
+  int chunk_end = ChunkBegin(plan.records, plan.chunks, 1) * layout.record_blocks;
   for (int s = 0; s < ring.slots(); ++s) {
     WaitForRing(params.stages);
     __syncthreads();
@@ -164,21 +216,21 @@ TOKEND_DEVICE void MultiplyWide(const MatmulParams& params, int segment,
     const unsigned char* tiles = ring.Slot(s) + warp_tile * plan.tile_slot_bytes;
     const unsigned char* rows =
         ring.Slot(s) + params.slot_rows_at + (warp_row + Lane() / 4) * kRowBlockBytes;
-    if (FormatTraits<kFormat>::kSuper && block % kLayout.record_blocks == 0) {
+    if (layout.record_blocks > 1 && block % layout.record_blocks == 0) {
 #pragma unroll
       for (int t = 0; t < kWideWarpTiles; ++t) {
-        records[t] = LoadRecord<kFormat>(tiles + t * plan.tile_slot_bytes);
+        records[t] = LoadAnyRecord<kKind>(tiles + t * plan.tile_slot_bytes);
       }
     }
     const int count = ring.Count(s);
     for (int b = 0; b < count; ++b) {
-      AddWideBlock<kFormat, kPair>(
-          tiles + kLayout.header_bytes + b * kLayout.block_bytes, plan.tile_slot_bytes, records,
-          rows + b * (kPair ? 2 : 1) * kWideRows * kRowBlockBytes, accumulators);
+      AddWideBlock<kKind, kPair>(
+          format, tiles + layout.header_bytes + b * layout.block_bytes, plan.tile_slot_bytes,
+          records, rows + b * (kPair ? 2 : 1) * kWideRows * kRowBlockBytes, accumulators);
       if (++block < chunk_end) continue;
       EndChunk(chunk == 0, totals, accumulators);
       ++chunk;
-      chunk_end = ChunkBegin(plan.records, plan.chunks, chunk + 1) * kLayout.record_blocks;
+      chunk_end = ChunkBegin(plan.records, plan.chunks, chunk + 1) * layout.record_blocks;
     }
   }
   const Matmul& matmul = params.matmul;
@@ -204,8 +256,8 @@ __global__ void __launch_bounds__(kWideThreads)
     ring.CopySlotRows(s);
     CommitCopies();
   }
-  ForFormat<kPair>(matmul.segments[segment].matrix.format, [&](auto format) {
-    MultiplyWide<decltype(format)::value, kPair>(params, segment, ring);
+  ForKind<kPair>(matmul.segments[segment].matrix.format, [&](auto kind) {
+    MultiplyWide<decltype(kind)::value, kPair>(params, segment, ring);
   });
 }
 

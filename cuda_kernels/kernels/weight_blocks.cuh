@@ -13,7 +13,6 @@ namespace tokend::cuda {
 template <PackedFormat kFormat>
 struct FormatTraits {
   static constexpr bool kHalf = kFormat == PackedFormat::kF16 || kFormat == PackedFormat::kF16Pair;
-  static constexpr int kPlanes = kFormat == PackedFormat::kF16Pair ? 2 : 1;
   static constexpr bool kSixteens = kFormat == PackedFormat::kQ6_K;  // a scale for each 16 k
   static constexpr bool kSuper = LayoutOf(kFormat).record_blocks > 1;
   static constexpr bool kMinimum =
@@ -26,17 +25,37 @@ struct FormatTraits {
                                                                 : 0;
 };
 
+// How a block's products are summed: formats of one kind differ in unpacking alone.
+enum class BlockKind {
+  kHalf,           // a chain through the chunk
+  kHalfPair,       // the same, of two planes
+  kScaled,         // a chain per block, times d
+  kScaledMinimum,  // and a minimum
+  kSixteens,       // a chain and a scale for each 16 k
+};
+
+constexpr int PlanesOf(BlockKind kind) { return kind == BlockKind::kHalfPair ? 2 : 1; }
+
+template <PackedFormat kFormat>
+constexpr BlockKind KindOf() {
+  using Traits = FormatTraits<kFormat>;
+  if (kFormat == PackedFormat::kF16Pair) return BlockKind::kHalfPair;
+  if (Traits::kHalf) return BlockKind::kHalf;
+  if (Traits::kSixteens) return BlockKind::kSixteens;
+  return Traits::kMinimum ? BlockKind::kScaledMinimum : BlockKind::kScaled;
+}
+
 // d and dmin of a record of the K types, of outputs g and g + 8.
 struct RecordScales {
   float d[2];
   float minimum[2];
 };
 
-template <PackedFormat kFormat>
+template <BlockKind kKind>
 struct BlockWeights {
-  uint32_t a[FormatTraits<kFormat>::kPlanes][2][4];  // [plane][m][register]
-  float d[2][2];     // [k / 16 where a scale is for 16 k, else 0][g, g + 8]
-  float minimum[2];  // [g, g + 8], to be added
+  uint32_t a[PlanesOf(kKind)][2][4];  // [plane][m][register]
+  float d[2][2];                      // [k / 16 where a scale is for 16 k, else 0][g, g + 8]
+  float minimum[2];                   // [g, g + 8], to be added
 };
 
 // 32 k of 8 rows, one row a lane group: registers 2 m + i of each plane (see
@@ -94,12 +113,12 @@ TOKEND_DEVICE void UnpackNibbles(uint32_t nibbles, uint32_t high, uint32_t (&a)[
 }
 
 template <PackedFormat kFormat>
-TOKEND_DEVICE void LoadCodes(const unsigned char* block, BlockWeights<kFormat>& weights) {
+TOKEND_DEVICE void LoadCodes(const unsigned char* block, BlockWeights<KindOf<kFormat>()>& weights) {
   using Traits = FormatTraits<kFormat>;
   const int lane = Lane();
   if constexpr (Traits::kHalf) {
 #pragma unroll
-    for (int p = 0; p < Traits::kPlanes; ++p) {
+    for (int p = 0; p < PlanesOf(KindOf<kFormat>()); ++p) {
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
         const uint4 all = reinterpret_cast<const uint4*>(block)[(2 * p + m) * kWarpLanes + lane];
@@ -136,7 +155,7 @@ TOKEND_DEVICE void LoadCodes(const unsigned char* block, BlockWeights<kFormat>& 
 
 template <PackedFormat kFormat>
 TOKEND_DEVICE void LoadScales(const unsigned char* scales, const RecordScales& record,
-                              BlockWeights<kFormat>& weights) {
+                              BlockWeights<KindOf<kFormat>()>& weights) {
   using Traits = FormatTraits<kFormat>;
   const int g = Lane() / 4;
   if constexpr (Traits::kHalf) return;
@@ -169,10 +188,10 @@ TOKEND_DEVICE void LoadScales(const unsigned char* scales, const RecordScales& r
 
 // `block` is in shared memory.
 template <PackedFormat kFormat>
-TOKEND_DEVICE BlockWeights<kFormat> LoadBlock(const unsigned char* block,
-                                              const RecordScales& record) {
+TOKEND_DEVICE BlockWeights<KindOf<kFormat>()> LoadBlock(const unsigned char* block,
+                                                        const RecordScales& record) {
   constexpr PackedLayout kLayout = LayoutOf(kFormat);
-  BlockWeights<kFormat> weights;
+  BlockWeights<KindOf<kFormat>()> weights;
   LoadCodes<kFormat>(block, weights);
   LoadScales<kFormat>(block + kLayout.code_bytes + kLayout.high_bit_bytes, record, weights);
   return weights;
@@ -180,7 +199,7 @@ TOKEND_DEVICE BlockWeights<kFormat> LoadBlock(const unsigned char* block,
 
 // `row` is this lane's row (of 8, row lane / 4) in shared memory: 32 halves a plane,
 // planes `plane_bytes` apart. `valid` false: zeros, and nothing is read.
-template <PackedFormat kFormat, bool kPair>
+template <BlockKind kKind, bool kPair>
 TOKEND_DEVICE BlockRows<kPair> LoadRows(const unsigned char* row, int plane_bytes, bool valid) {
   BlockRows<kPair> rows = {};
   if (!valid) return rows;
@@ -188,7 +207,7 @@ TOKEND_DEVICE BlockRows<kPair> LoadRows(const unsigned char* row, int plane_byte
 #pragma unroll
   for (int p = 0; p < (kPair ? 2 : 1); ++p) {
     const unsigned char* plane = row + p * plane_bytes;
-    if constexpr (FormatTraits<kFormat>::kSixteens) {
+    if constexpr (kKind == BlockKind::kSixteens) {
       const uint2 first = reinterpret_cast<const uint2*>(plane)[t];
       const uint2 second = reinterpret_cast<const uint2*>(plane + kBlockCols)[t];
       rows.b[p][0] = first.x;
@@ -229,15 +248,14 @@ TOKEND_DEVICE float2 SumRows(const BlockRows<kPair>& rows) {
 
 // accumulator += W x over the block; its elements as D in mma.cuh. `sums` are of
 // SumRows, where the format has minima.
-template <PackedFormat kFormat, bool kPair>
-TOKEND_DEVICE void AddBlock(const BlockWeights<kFormat>& weights, const BlockRows<kPair>& rows,
+template <BlockKind kKind, bool kPair>
+TOKEND_DEVICE void AddBlock(const BlockWeights<kKind>& weights, const BlockRows<kPair>& rows,
                             float2 sums, float (&accumulator)[4]) {
-  using Traits = FormatTraits<kFormat>;
   constexpr int kPlanes = kPair ? 2 : 1;
-  if constexpr (Traits::kHalf) {
+  if constexpr (kKind == BlockKind::kHalf || kKind == BlockKind::kHalfPair) {
     // The chain goes on from block to block. hi hi, hi lo, lo hi; lo lo is below 2^-22.
 #pragma unroll
-    for (int q = 0; q < Traits::kPlanes; ++q) {
+    for (int q = 0; q < PlanesOf(kKind); ++q) {
 #pragma unroll
       for (int p = 0; p < kPlanes - q; ++p) {
         MultiplyHalf(accumulator, weights.a[q][0], rows.b[p], 0);
@@ -246,18 +264,19 @@ TOKEND_DEVICE void AddBlock(const BlockWeights<kFormat>& weights, const BlockRow
     }
     return;
   }
-  float d[2][4] = {};
+  constexpr int kChains = kKind == BlockKind::kSixteens ? 2 : 1;
+  float d[kChains][4] = {};
 #pragma unroll
   for (int p = 0; p < kPlanes; ++p) {
     MultiplyHalf(d[0], weights.a[0][0], rows.b[p], 0);
-    MultiplyHalf(d[Traits::kSixteens ? 1 : 0], weights.a[0][1], rows.b[p], 1);
+    MultiplyHalf(d[kChains - 1], weights.a[0][1], rows.b[p], 1);
   }
 #pragma unroll
-  for (int s = 0; s < (Traits::kSixteens ? 2 : 1); ++s) {
+  for (int s = 0; s < kChains; ++s) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) accumulator[e] = fmaf(weights.d[s][e / 2], d[s][e], accumulator[e]);
   }
-  if constexpr (Traits::kMinimum) {
+  if constexpr (kKind == BlockKind::kScaledMinimum) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       accumulator[e] = fmaf(weights.minimum[e / 2], e % 2 == 0 ? sums.x : sums.y, accumulator[e]);

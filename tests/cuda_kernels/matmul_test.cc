@@ -101,8 +101,8 @@ TEST_F(MatmulTest, RowsDoNotDependOnOtherRows) {
         const std::vector<float> got =
             Multiply(matrix, x, rows % 2 == 0 ? HopperLike() : AmpereLike());
         for (const size_t place : places) {
-          EXPECT_TRUE(SameBits(absl::MakeConstSpan(got).subspan(place * kOutputs, kOutputs),
-                               expected))
+          EXPECT_TRUE(
+              SameBits(absl::MakeConstSpan(got).subspan(place * kOutputs, kOutputs), expected))
               << rows << " rows, row " << place;
         }
       }
