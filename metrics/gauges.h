@@ -28,6 +28,7 @@ struct Gauges {
   int64_t weight_bytes = 0;     // as the backend holds them
   int64_t workspace_bytes = 0;  // what else it holds, without the pages
   int64_t huge_page_bytes = 0;  // of the weights
+  int64_t saturated_activations = 0;
 };
 
 // Labels of tokend_build_info.

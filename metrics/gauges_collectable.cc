@@ -77,6 +77,8 @@ void AddCore(const Gauges& gauges, Families* out) {
   memory("workspace", gauges.workspace_bytes);
   out->Add("tokend_weights_huge_page_bytes", "Weights in huge pages.",
            static_cast<double>(gauges.huge_page_bytes));
+  out->Add("tokend_saturated_activations_total", "Activations that did not fit f16 (CUDA).",
+           static_cast<double>(gauges.saturated_activations), {}, MetricType::Counter);
 }
 
 // The names that every Prometheus client library gives these.

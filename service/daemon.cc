@@ -238,6 +238,7 @@ metrics::Gauges Daemon::ReadGauges() const {
   out.versions = snapshot.store.versions;
   out.running = snapshot.running;
   out.waiting = snapshot.waiting;
+  out.saturated_activations = snapshot.saturated_activations;
   const ops::BackendInfo& info = runtime_->backend_info();
   out.weight_bytes = info.weight_bytes;
   out.workspace_bytes = info.workspace_bytes;

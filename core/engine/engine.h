@@ -68,6 +68,7 @@ struct EngineSnapshot {
   // Over the last 10 s.
   double prefill_tokens_per_second = 0;
   double decode_tokens_per_second = 0;
+  int64_t saturated_activations = 0;  // as in ops::StepOutput
 };
 
 class Engine {

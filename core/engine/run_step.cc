@@ -92,6 +92,7 @@ void Scheduler::FinishStep(const ops::StepOutput& output, absl::Duration took) {
   const absl::Duration now = parts_.clock->Monotonic();
   cost_.Observe(batch_.rows(), took);
   parks_in_vain_ = 0;
+  saturated_activations_ = output.saturated_activations;
   base::StepReport report;
   report.duration = took;
   int drawn = 0;

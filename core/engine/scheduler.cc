@@ -111,6 +111,7 @@ EngineSnapshot Scheduler::Snapshot() {
   const RateWindow::Rates rates = rates_.Get(parts_.clock->Monotonic());
   snapshot.prefill_tokens_per_second = rates.prefill;
   snapshot.decode_tokens_per_second = rates.decode;
+  snapshot.saturated_activations = saturated_activations_;
   return snapshot;
 }
 

@@ -1,6 +1,7 @@
 #ifndef TOKEND_CORE_ENGINE_SCHEDULER_H_
 #define TOKEND_CORE_ENGINE_SCHEDULER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -122,6 +123,7 @@ class Scheduler {
   const int vocabulary_size_;  // tokens that may be drawn or sent
   TurnRegistry registry_;
   RateWindow rates_;
+  std::atomic<int64_t> saturated_activations_ = 0;
 
   // Engine thread only.
   std::deque<std::unique_ptr<Turn>> waiting_;   // by arrival

@@ -95,6 +95,8 @@ struct StepBatch {
 // Belongs to the backend and stays until its next Forward.
 struct StepOutput {
   absl::Span<const float> logits;  // [logit_rows.size(), vocabulary_size]
+  // Activations that did not fit f16, since the backend was created.
+  int64_t saturated_activations = 0;
 };
 
 // Copies the first `rows` positions of a page.

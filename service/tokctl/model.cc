@@ -176,20 +176,20 @@ int ShowStats(const Globals& globals) {
     return kDone;
   }
   const v1::PageCounts& pages = stats.pages();
-  PrintPairs(
-      {{"server", stats.server_version()},
-       {"uptime", absl::StrFormat("%.0f s", ToSeconds(stats.uptime()))},
-       {"turns",
-        absl::StrCat(stats.running_turns(), " running, ", stats.waiting_turns(), " waiting")},
-       {"sessions", absl::StrCat(stats.sessions(), ", ", stats.versions(), " versions")},
-       {"kv", FormatBytes(stats.kv_bytes_total())},
-       {"pages",
-        absl::StrCat(pages.total(), ": ", pages.free(), " free, ", pages.cached(), " cached, ",
-                     pages.private_pages(), " private, ", pages.shared(), " shared, ",
-                     pages.pinned(), " pinned, ", pages.quarantined(), " quarantined")},
-       {"prefill", absl::StrFormat("%.1f tokens/s", stats.prefill_tokens_per_second())},
-       {"decode", absl::StrFormat("%.1f tokens/s", stats.decode_tokens_per_second())},
-       {"huge pages", absl::StrCat(FormatBytes(stats.huge_page_bytes()), " of the weights")}});
+  PrintPairs({{"server", stats.server_version()},
+              {"uptime", absl::StrFormat("%.0f s", ToSeconds(stats.uptime()))},
+              {"turns", absl::StrCat(stats.running_turns(), " running, ", stats.waiting_turns(),
+                                     " waiting")},
+              {"sessions", absl::StrCat(stats.sessions(), ", ", stats.versions(), " versions")},
+              {"kv", FormatBytes(stats.kv_bytes_total())},
+              {"pages", absl::StrCat(pages.total(), ": ", pages.free(), " free, ", pages.cached(),
+                                     " cached, ", pages.private_pages(), " private, ",
+                                     pages.shared(), " shared, ", pages.pinned(), " pinned, ",
+                                     pages.quarantined(), " quarantined")},
+              {"prefill", absl::StrFormat("%.1f tokens/s", stats.prefill_tokens_per_second())},
+              {"decode", absl::StrFormat("%.1f tokens/s", stats.decode_tokens_per_second())},
+              {"huge pages", absl::StrCat(FormatBytes(stats.huge_page_bytes()), " of the weights")},
+              {"saturated", absl::StrCat(stats.saturated_activations(), " activations")}});
   return kDone;
 }
 

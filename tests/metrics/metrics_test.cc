@@ -45,6 +45,7 @@ Gauges SomeGauges() {
   gauges.running = 2;
   gauges.waiting = 5;
   gauges.weight_bytes = 7;
+  gauges.saturated_activations = 11;
   return gauges;
 }
 
@@ -118,6 +119,7 @@ TEST(Gauges, ComeFromOneSnapshot) {
   EXPECT_EQ(samples.at("tokend_requests_waiting"), 5);
   EXPECT_EQ(samples.at("tokend_sessions"), 3);
   EXPECT_EQ(samples.at("tokend_versions"), 9);
+  EXPECT_EQ(samples.at("tokend_saturated_activations_total"), 11);
   EXPECT_EQ(samples.at("tokend_ready"), 1);
   EXPECT_EQ(
       samples.at("tokend_build_info{build_type=\"release\",device=\"cpu\",version=\"1.2.3\"}"), 1);

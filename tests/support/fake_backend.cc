@@ -216,7 +216,7 @@ absl::StatusOr<ops::StepOutput> FakeBackend::Forward(const ops::StepBatch& batch
     }
   }
   if (!problems_.empty()) return Failed(problems_.front());
-  return ops::StepOutput{.logits = logits_};
+  return ops::StepOutput{.logits = logits_, .saturated_activations = saturated_activations};
 }
 
 absl::Status FakeBackend::CopyPages(absl::Span<const ops::PageCopy> copies) {

@@ -64,6 +64,8 @@ class FakeBackend : public ops::Backend {
   // The so many-th call from now fails; 0: none.
   int fail_copy_in = 0;
   int fail_forward_in = 0;
+  // What each step reports.
+  int64_t saturated_activations = 0;
 
  private:
   struct Row {

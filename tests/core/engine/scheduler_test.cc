@@ -68,6 +68,14 @@ TEST(SchedulerTest, ATurnWithoutASession) {
   EXPECT_EQ(harness.store().Snapshot().pages.private_pages, 0);
 }
 
+TEST(SchedulerTest, TheSnapshotSaysHowManyActivationsWereCut) {
+  Harness harness;
+  EXPECT_EQ(harness.scheduler().Snapshot().saturated_activations, 0);
+  harness.backend().saturated_activations = 7;
+  harness.Run(TokensRequest(Ascending(5), 2));
+  EXPECT_EQ(harness.scheduler().Snapshot().saturated_activations, 7);
+}
+
 TEST(SchedulerTest, TextIsTokenisedAndBosIsNotAddedWhereTheModelUsesNone) {
   Harness harness;
   const auto sink = harness.Run(TextRequest("in the end", 1));
