@@ -23,6 +23,19 @@ TOKEND_DEVICE uint32_t BitsFromHalves(__half2 halves) {
   return bits;
 }
 
+// (bits & kMask) | base in one instruction: left to itself the compiler makes two of it,
+// as it has no instruction with two constants.
+template <uint32_t kMask>
+TOKEND_DEVICE uint32_t MaskAndOr(uint32_t bits, uint32_t base) {
+#ifdef TOKEND_SIMT
+  return (bits & kMask) | base;
+#else
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(bits), "n"(kMask), "r"(base));
+  return result;
+#endif
+}
+
 // Byte i of the result is byte `selector >> 4 i & 7` of the eight bytes of low, high.
 TOKEND_DEVICE uint32_t SelectBytes(uint32_t low, uint32_t high, uint32_t selector) {
 #ifdef TOKEND_SIMT

@@ -110,36 +110,52 @@ class DecodeRing {
   int slot_ = 0;
 };
 
-// Adds the blocks of one slot to the accumulators.
+template <int kRowTiles, int kTiles>
+struct DecodeSums {
+  RecordScales records[kTiles];
+  float accumulators[kTiles][kRowTiles][4];
+};
+
+// Adds the blocks of one slot, of which `block` is the first.
 template <PackedFormat kFormat, int kRowTiles, int kTiles, bool kPair>
-TOKEND_DEVICE void AddSlot(const MatmulParams& params, const SegmentPlan& plan,
-                           const unsigned char* slot, const unsigned char* rows, int count,
-                           const RecordScales (&records)[kTiles],
-                           float (&accumulators)[kTiles][kRowTiles][4]) {
+TOKEND_DEVICE void AddSlot(const MatmulParams& params, int tile_slot_bytes,
+                           const unsigned char* slot, const unsigned char* rows, int block,
+                           int count, DecodeSums<kRowTiles, kTiles>& sums) {
   constexpr PackedLayout kLayout = LayoutOf(kFormat);
   constexpr BlockKind kKind = KindOf<kFormat>();
   const int row_count = params.matmul.rows;
   const int plane_bytes = row_count * kRowBlockBytes;
-  const unsigned char* lane_rows = rows + Lane() / 4 * kRowBlockBytes;
+  const int block_stride = (kPair ? 2 : 1) * plane_bytes;
+  // A row beyond the last one is that one again: its results are not stored.
+  const unsigned char* lane_rows[kRowTiles];
+#pragma unroll
+  for (int n = 0; n < kRowTiles; ++n) {
+    lane_rows[n] = rows + min(n * 8 + Lane() / 4, row_count - 1) * kRowBlockBytes;
+  }
+  if (FormatTraits<kFormat>::kSuper && block % kLayout.record_blocks == 0) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      sums.records[t] = LoadRecord<kFormat>(slot + t * tile_slot_bytes);
+    }
+  }
 #pragma unroll 2
   for (int b = 0; b < count; ++b) {
     BlockWeights<kKind> weights[kTiles];
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
-      const unsigned char* block =
-          slot + t * plan.tile_slot_bytes + kLayout.header_bytes + b * kLayout.block_bytes;
-      weights[t] = LoadBlock<kFormat>(block, records[t]);
+      weights[t] = LoadBlock<kFormat>(
+          slot + t * tile_slot_bytes + kLayout.header_bytes + b * kLayout.block_bytes,
+          sums.records[t]);
     }
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {
-      const BlockRows<kPair> x = LoadRows<kKind, kPair>(
-          lane_rows + b * (kPair ? 2 : 1) * plane_bytes + n * 8 * kRowBlockBytes, plane_bytes,
-          n * 8 + Lane() / 4 < row_count);
-      float2 sums = {};
-      if constexpr (kKind == BlockKind::kScaledMinimum) sums = SumRows<kPair>(x);
+      const BlockRows<kPair> x =
+          LoadRows<kKind, kPair>(lane_rows[n] + b * block_stride, plane_bytes);
+      float2 row_sums = {};
+      if constexpr (kKind == BlockKind::kScaledMinimum) row_sums = SumRows<kPair>(x);
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
-        AddBlock<kKind, kPair>(weights[t], x, sums, accumulators[t][n]);
+        AddBlock<kKind, kPair>(weights[t], x, row_sums, sums.accumulators[t][n]);
       }
     }
   }
@@ -195,17 +211,18 @@ TOKEND_DEVICE void FinishSet(const Matmul& matmul, const MatmulSegment& segment,
   }
 }
 
-template <PackedFormat kFormat, int kRowTiles, int kTiles, bool kPair>
+template <int kRowTiles, int kTiles, bool kPair>
 TOKEND_DEVICE void MultiplySets(const MatmulParams& params, int segment, const DecodeWork& work,
                                 DecodeRing<kTiles, kPair>& ring, const unsigned char* normed) {
   constexpr int kPlanes = kPair ? 2 : 1;
   const Matmul& matmul = params.matmul;
   const SegmentPlan& plan = params.plans[segment];
   const int set_outputs = work.groups * kTiles * kTileOutputs;
-  RecordScales records[kTiles] = {};
+  const PackedFormat format = matmul.segments[segment].matrix.format;
+  DecodeSums<kRowTiles, kTiles> chunk;
   int stage = 0;
   for (int set = work.set_begin; set < work.set_end; ++set) {
-    float accumulators[kTiles][kRowTiles][4] = {};
+    chunk = {};
     for (int s = 0; s < work.slots; ++s) {
       WaitForRing(params.stages);
       __syncwarp();
@@ -217,24 +234,20 @@ TOKEND_DEVICE void MultiplySets(const MatmulParams& params, int segment, const D
       ring.Advance();
       const unsigned char* slot = ring.Slot(stage);
       const int block = ring.FirstBlock(s);
-      if (FormatTraits<kFormat>::kSuper && block % LayoutOf(kFormat).record_blocks == 0) {
-#pragma unroll
-        for (int t = 0; t < kTiles; ++t) {
-          records[t] = LoadRecord<kFormat>(slot + t * plan.tile_slot_bytes);
-        }
-      }
       const unsigned char* rows = matmul.input.residual != nullptr
                                       ? normed + block * kPlanes * matmul.rows * kRowBlockBytes
                                       : slot + params.slot_rows_at;
-      AddSlot<kFormat, kRowTiles, kTiles, kPair>(params, plan, slot, rows, ring.Count(s), records,
-                                                 accumulators);
+      ForFormat<kPair>(format, [&](auto constant) {
+        AddSlot<decltype(constant)::value, kRowTiles, kTiles, kPair>(
+            params, plan.tile_slot_bytes, slot, rows, block, ring.Count(s), chunk);
+      });
       stage = stage + 1 == params.stages ? 0 : stage + 1;
     }
     // Two buffers: all have left one before anybody fills it again.
     float* sums = SharedArray<float>(params.partial_at + set % 2 * params.partial_bytes,
                                      params.partial_bytes / static_cast<int>(sizeof(float)));
     if (work.slots > 0) {
-      StoreChunk<kRowTiles, kTiles>(accumulators, matmul.rows, set_outputs,
+      StoreChunk<kRowTiles, kTiles>(chunk.accumulators, matmul.rows, set_outputs,
                                     work.group * kTiles * kTileOutputs,
                                     sums + work.chunk * matmul.rows * set_outputs);
     }
@@ -246,7 +259,7 @@ TOKEND_DEVICE void MultiplySets(const MatmulParams& params, int segment, const D
 
 // Up to 8 kRowTiles rows. Block: some sets of one segment.
 template <int kRowTiles, int kTiles, bool kPair>
-__global__ void __launch_bounds__(kDecodeThreads)
+__global__ void __launch_bounds__(kDecodeThreads, 1)
     MatmulDecodeKernel(const __grid_constant__ MatmulParams params) {
   const Matmul& matmul = params.matmul;
   int segment = 0;
@@ -279,10 +292,7 @@ __global__ void __launch_bounds__(kDecodeThreads)
       ring.Advance();
     }
   }
-  ForFormat<kPair>(matrix.format, [&](auto format) {
-    MultiplySets<decltype(format)::value, kRowTiles, kTiles, kPair>(params, segment, work, ring,
-                                                                    normed);
-  });
+  MultiplySets<kRowTiles, kTiles, kPair>(params, segment, work, ring, normed);
 }
 
 template <int kRowTiles, int kTiles, bool kPair>

@@ -43,14 +43,15 @@ struct MatmulLaunch {
   size_t shared_bytes = 0;
 };
 
-// For a decode kernel that takes `set_tiles` tiles a warp; INVALID_ARGUMENT if no
+// For a decode kernel that takes `warp_tiles` tiles a warp; INVALID_ARGUMENT if no
 // block of this device holds what it needs.
 absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int warp_tiles,
                                               const DeviceInfo& device);
 
-// For a wide kernel whose blocks take `block_tiles` tiles and `block_rows` rows.
+// For a wide kernel whose blocks take `block_tiles` tiles and `block_rows` rows, with
+// `total_bytes` at the start of shared memory for totals.
 absl::StatusOr<MatmulLaunch> PlanMatmulWide(const Matmul& matmul, int block_tiles, int block_rows,
-                                            const DeviceInfo& device);
+                                            int total_bytes, const DeviceInfo& device);
 
 // Pick a kernel and run it; what RunMatmul has checked. More rows than kMaxDecodeRows
 // (in pairs: kMaxDecodeRowsPair) are for the wide kernels.

@@ -144,9 +144,10 @@ absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int warp_til
 }
 
 absl::StatusOr<MatmulLaunch> PlanMatmulWide(const Matmul& matmul, int block_tiles, int block_rows,
-                                            const DeviceInfo& device) {
+                                            int total_bytes, const DeviceInfo& device) {
   MatmulLaunch launch = Begin(matmul);
   MatmulParams& params = launch.params;
+  params.ring_at = total_bytes;
   params.row_shift = PowerOfTwoShift(block_rows);
   TOKEND_CHECK(1 << params.row_shift == block_rows);
   int first = 0;
@@ -162,6 +163,7 @@ absl::StatusOr<MatmulLaunch> PlanMatmulWide(const Matmul& matmul, int block_tile
     SizeSlots(block_tiles, block_rows, blocks, 1 << 30, params);
     for (params.stages = kMaxStages; params.stages >= 2; --params.stages) {
       launch.shared_bytes =
+          static_cast<size_t>(total_bytes) +
           static_cast<size_t>(params.stages) * static_cast<size_t>(params.slot_bytes);
       if (params.stages == 2 && blocks > 1) continue;
       if (static_cast<int64_t>(launch.shared_bytes) <= device.shared_bytes_per_block) return launch;

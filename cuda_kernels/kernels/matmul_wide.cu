@@ -3,7 +3,7 @@
 namespace tokend::cuda {
 
 absl::Status RunMatmulWide(const Matmul& matmul, const DeviceInfo& device, cudaStream_t stream) {
-  return RunWideKernel<false>(matmul, device, stream);
+  return RunWideKernel<8, false>(matmul, device, stream);
 }
 
 }  // namespace tokend::cuda

@@ -1,7 +1,8 @@
 // Many rows: what counts is that the tensor cores stay busy. A block takes 128 outputs
-// and 128 rows, its warps 32 x 64 each; weights and rows pass through a ring that the
-// block shares. Each warp goes through K in order, chunk by chunk, so that a row has the
-// bits that the decode kernels give it.
+// and 16 kRowTiles rows, its warps 32 outputs and half of the rows each; weights and rows
+// pass through a ring that the block shares. Each warp goes through K in order, chunk by
+// chunk, so that a row has the bits that the decode kernels give it. Totals of chunks lie
+// in shared memory, where they are needed eight times: registers are for accumulators.
 #ifndef TOKEND_CUDA_KERNELS_KERNELS_MATMUL_WIDE_CUH_
 #define TOKEND_CUDA_KERNELS_KERNELS_MATMUL_WIDE_CUH_
 
@@ -15,16 +16,18 @@
 namespace tokend::cuda {
 
 inline constexpr int kWideThreads = kMatmulWarps * kWarpLanes;
-inline constexpr int kWideWarpTiles = 2;     // of 16 outputs
-inline constexpr int kWideWarpRowTiles = 8;  // of 8 rows
-inline constexpr int kWideRowWarps = 2;      // that share their outputs
+inline constexpr int kWideWarpTiles = 2;  // of 16 outputs
+inline constexpr int kWideRowWarps = 2;   // that share their outputs
 inline constexpr int kWideTiles = kMatmulWarps / kWideRowWarps * kWideWarpTiles;
-inline constexpr int kWideRows = kWideRowWarps * kWideWarpRowTiles * 8;
 
-using WideAccumulators = float[kWideWarpTiles][kWideWarpRowTiles][4];
+// kRowTiles: of 8 rows, of a warp.
+template <int kRowTiles>
+inline constexpr int kWideRows = kWideRowWarps* kRowTiles * 8;
+template <int kRowTiles>
+using WideAccumulators = float[kWideWarpTiles][kRowTiles][4];
 
 // The block's ring.
-template <bool kPair>
+template <int kRowTiles, bool kPair>
 class WideRing {
  public:
   TOKEND_DEVICE WideRing(const MatmulParams& params, int segment)
@@ -59,9 +62,10 @@ class WideRing {
   TOKEND_DEVICE void CopySlotRows(int slot) const {
     if (slot >= slots_) return;
     const Matmul& matmul = params_.matmul;
-    CopyRows<kPair>(matmul.input.half, static_cast<int>(blockIdx.x) * kWideRows, matmul.rows, cols_,
-                    kWideRows, params_.row_shift, FirstBlock(slot), Count(slot),
-                    Slot(slot) + params_.slot_rows_at, static_cast<int>(threadIdx.x), kWideThreads);
+    CopyRows<kPair>(matmul.input.half, static_cast<int>(blockIdx.x) * kWideRows<kRowTiles>,
+                    matmul.rows, cols_, kWideRows<kRowTiles>, params_.row_shift, FirstBlock(slot),
+                    Count(slot), Slot(slot) + params_.slot_rows_at, static_cast<int>(threadIdx.x),
+                    kWideThreads);
   }
 
  private:
@@ -127,19 +131,20 @@ TOKEND_DEVICE RecordScales LoadAnyRecord(const unsigned char* header) {
 }
 
 // One block of 32 k: `block` of the warp's first tile, `rows` of this lane's first row.
-template <BlockKind kKind, bool kPair>
+template <BlockKind kKind, int kRowTiles, bool kPair>
 TOKEND_DEVICE void AddWideBlock(PackedFormat format, const unsigned char* block,
                                 int tile_slot_bytes, const RecordScales (&records)[kWideWarpTiles],
-                                const unsigned char* rows, WideAccumulators& accumulators) {
+                                const unsigned char* rows,
+                                WideAccumulators<kRowTiles>& accumulators) {
   BlockWeights<kKind> weights[kWideWarpTiles];
 #pragma unroll
   for (int t = 0; t < kWideWarpTiles; ++t) {
     weights[t] = LoadAnyBlock<kKind>(format, block + t * tile_slot_bytes, records[t]);
   }
 #pragma unroll
-  for (int n = 0; n < kWideWarpRowTiles; ++n) {
-    const BlockRows<kPair> x =
-        LoadRows<kKind, kPair>(rows + n * 8 * kRowBlockBytes, kWideRows * kRowBlockBytes, true);
+  for (int n = 0; n < kRowTiles; ++n) {
+    const BlockRows<kPair> x = LoadRows<kKind, kPair>(rows + n * 8 * kRowBlockBytes,
+                                                      kWideRows<kRowTiles> * kRowBlockBytes);
     float2 sums = {};
     if constexpr (kKind == BlockKind::kScaledMinimum) sums = SumRows<kPair>(x);
 #pragma unroll
@@ -149,37 +154,43 @@ TOKEND_DEVICE void AddWideBlock(PackedFormat format, const unsigned char* block,
   }
 }
 
+// This thread's totals: element i at [i * threads].
+TOKEND_DEVICE float* WideTotals(int count) {
+  return SharedArray<float>(0, count * kWideThreads) + threadIdx.x;
+}
+
 // Ends a chunk: adds its sums to the totals, of which the first chunk's are the start.
-TOKEND_DEVICE void EndChunk(bool first, WideAccumulators& totals, WideAccumulators& accumulators) {
+template <int kRowTiles>
+TOKEND_DEVICE void EndChunk(bool first, float* totals, WideAccumulators<kRowTiles>& accumulators) {
 #pragma unroll
   for (int t = 0; t < kWideWarpTiles; ++t) {
 #pragma unroll
-    for (int n = 0; n < kWideWarpRowTiles; ++n) {
+    for (int n = 0; n < kRowTiles; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
+        float& total = totals[((t * kRowTiles + n) * 4 + e) * kWideThreads];
         const float sum = accumulators[t][n][e];
-        totals[t][n][e] = first ? sum : totals[t][n][e] + sum;
+        total = first ? sum : total + sum;
         accumulators[t][n][e] = 0;
       }
     }
   }
 }
 
+template <int kRowTiles>
 TOKEND_DEVICE void FinishWide(const Matmul& matmul, const MatmulSegment& segment, int first_tile,
-                              int first_row, const WideAccumulators& totals) {
+                              int first_row, const float* totals) {
   const int g = Lane() / 4;
   const int t2 = Lane() % 4 * 2;
   const int outputs = segment.matrix.outputs;
-#pragma unroll
   for (int t = 0; t < kWideWarpTiles; ++t) {
-#pragma unroll
-    for (int n = 0; n < kWideWarpRowTiles; ++n) {
-#pragma unroll
+    for (int n = 0; n < kRowTiles; ++n) {
       for (int e = 0; e < 2; ++e) {
         const int row = first_row + n * 8 + t2 + e;
         if (row >= matmul.rows) continue;
-        const float low = totals[t][n][e];
-        const float high = totals[t][n][e + 2];
+        const float* total = totals + ((t * kRowTiles + n) * 4 + e) * kWideThreads;
+        const float low = total[0];
+        const float high = total[2 * kWideThreads];
         if (segment.matrix.gated) {
           const int output = (first_tile + t) * 8 + g;
           if (output < outputs) FinishGated(matmul, segment, row, output, low, high);
@@ -193,17 +204,17 @@ TOKEND_DEVICE void FinishWide(const Matmul& matmul, const MatmulSegment& segment
   }
 }
 
-template <BlockKind kKind, bool kPair>
+template <BlockKind kKind, int kRowTiles, bool kPair>
 TOKEND_DEVICE void MultiplyWide(const MatmulParams& params, int segment,
-                                const WideRing<kPair>& ring) {
+                                const WideRing<kRowTiles, kPair>& ring) {
   const PackedFormat format = params.matmul.segments[segment].matrix.format;
   const PackedLayout layout = LayoutOf(format);
   const SegmentPlan& plan = params.plans[segment];
   const int warp_tile = Warp() / kWideRowWarps * kWideWarpTiles;
-  const int warp_row = Warp() % kWideRowWarps * kWideWarpRowTiles * 8;
+  const int warp_row = Warp() % kWideRowWarps * kRowTiles * 8;
   RecordScales records[kWideWarpTiles] = {};
-  WideAccumulators accumulators = {};
-  WideAccumulators totals = {};
+  WideAccumulators<kRowTiles> accumulators = {};
+  float* totals = WideTotals(kWideWarpTiles * kRowTiles * 4);
   int chunk = 0;
   int block = 0;
   int chunk_end = ChunkBegin(plan.records, plan.chunks, 1) * layout.record_blocks;
@@ -224,23 +235,24 @@ TOKEND_DEVICE void MultiplyWide(const MatmulParams& params, int segment,
     }
     const int count = ring.Count(s);
     for (int b = 0; b < count; ++b) {
-      AddWideBlock<kKind, kPair>(
+      AddWideBlock<kKind, kRowTiles, kPair>(
           format, tiles + layout.header_bytes + b * layout.block_bytes, plan.tile_slot_bytes,
-          records, rows + b * (kPair ? 2 : 1) * kWideRows * kRowBlockBytes, accumulators);
+          records, rows + b * (kPair ? 2 : 1) * kWideRows<kRowTiles> * kRowBlockBytes,
+          accumulators);
       if (++block < chunk_end) continue;
-      EndChunk(chunk == 0, totals, accumulators);
+      EndChunk<kRowTiles>(chunk == 0, totals, accumulators);
       ++chunk;
       chunk_end = ChunkBegin(plan.records, plan.chunks, chunk + 1) * layout.record_blocks;
     }
   }
   const Matmul& matmul = params.matmul;
-  FinishWide(matmul, matmul.segments[segment], ring.first_tile() + warp_tile,
-             static_cast<int>(blockIdx.x) * kWideRows + warp_row, totals);
+  FinishWide<kRowTiles>(matmul, matmul.segments[segment], ring.first_tile() + warp_tile,
+                        static_cast<int>(blockIdx.x) * kWideRows<kRowTiles> + warp_row, totals);
 }
 
 // Grid: [row tiles, tiles of outputs of all segments].
-template <bool kPair>
-__global__ void __launch_bounds__(kWideThreads)
+template <int kRowTiles, bool kPair>
+__global__ void __launch_bounds__(kWideThreads, 1)
     MatmulWideKernel(const __grid_constant__ MatmulParams params) {
   const Matmul& matmul = params.matmul;
   int segment = 0;
@@ -248,7 +260,7 @@ __global__ void __launch_bounds__(kWideThreads)
          static_cast<int>(blockIdx.y) >= params.plans[segment + 1].first_block) {
     ++segment;
   }
-  const WideRing<kPair> ring(params, segment);
+  const WideRing<kRowTiles, kPair> ring(params, segment);
   AllowNextKernel();
   for (int s = 0; s + 1 < params.stages; ++s) ring.CopySlotWeights(s);
   WaitForPreviousKernel();
@@ -257,13 +269,15 @@ __global__ void __launch_bounds__(kWideThreads)
     CommitCopies();
   }
   ForKind<kPair>(matmul.segments[segment].matrix.format, [&](auto kind) {
-    MultiplyWide<decltype(kind)::value, kPair>(params, segment, ring);
+    MultiplyWide<decltype(kind)::value, kRowTiles, kPair>(params, segment, ring);
   });
 }
 
-template <bool kPair>
+template <int kRowTiles, bool kPair>
 absl::Status RunWideKernel(const Matmul& matmul, const DeviceInfo& device, cudaStream_t stream) {
-  const absl::StatusOr<MatmulLaunch> launch = PlanMatmulWide(matmul, kWideTiles, kWideRows, device);
+  const absl::StatusOr<MatmulLaunch> launch = PlanMatmulWide(
+      matmul, kWideTiles, kWideRows<kRowTiles>,
+      kWideWarpTiles * kRowTiles * 4 * kWideThreads * static_cast<int>(sizeof(float)), device);
   if (!launch.ok()) return launch.status();
   LaunchDims dims;
   dims.grid_x = launch->grid_x;
@@ -271,7 +285,7 @@ absl::Status RunWideKernel(const Matmul& matmul, const DeviceInfo& device, cudaS
   dims.threads = kWideThreads;
   dims.shared_bytes = launch->shared_bytes;
   dims.dependent = device.dependent_launch;
-  return Launch("MatmulWide", MatmulWideKernel<kPair>, dims, launch->params, stream);
+  return Launch("MatmulWide", MatmulWideKernel<kRowTiles, kPair>, dims, launch->params, stream);
 }
 
 }  // namespace tokend::cuda

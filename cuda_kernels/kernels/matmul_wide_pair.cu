@@ -4,7 +4,7 @@ namespace tokend::cuda {
 
 absl::Status RunMatmulWidePair(const Matmul& matmul, const DeviceInfo& device,
                                cudaStream_t stream) {
-  return RunWideKernel<true>(matmul, device, stream);
+  return RunWideKernel<4, true>(matmul, device, stream);
 }
 
 }  // namespace tokend::cuda

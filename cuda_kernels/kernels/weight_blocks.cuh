@@ -100,13 +100,14 @@ TOKEND_DEVICE uint32_t MoveBit(uint32_t bits) {
 template <PackedFormat kFormat, int m, int i>
 TOKEND_DEVICE void UnpackNibbles(uint32_t nibbles, uint32_t high, uint32_t (&a)[4]) {
   using Traits = FormatTraits<kFormat>;
-  uint32_t low_bits = (nibbles & 0x000f000fu) | kTwo1024;
-  uint32_t high_bits = (nibbles & 0x00f000f0u) | kTwo1024;
+  uint32_t low_bits = MaskAndOr<0x000f000fu>(nibbles, kTwo1024);
+  uint32_t high_bits = MaskAndOr<0x00f000f0u>(nibbles, kTwo1024);
   if constexpr (Traits::kHighBits > 0) {
     constexpr uint32_t kMask = Traits::kHighBits == 2 ? 3 : 1;
     constexpr int kAt = Traits::kHighBits * (4 * m + 2 * i);
-    low_bits |= MoveBit<kAt, 4>(high) & (kMask << 4 | kMask << 20);
-    high_bits |= MoveBit<kAt + Traits::kHighBits, 8>(high) & (kMask << 8 | kMask << 24);
+    low_bits = MaskAndOr<(kMask << 4 | kMask << 20)>(MoveBit<kAt, 4>(high), low_bits);
+    high_bits =
+        MaskAndOr<(kMask << 8 | kMask << 24)>(MoveBit<kAt + Traits::kHighBits, 8>(high), high_bits);
   }
   a[2 * i] = LowCodes<Traits::kZero>(low_bits);
   a[2 * i + 1] = HighCodes<Traits::kZero>(high_bits);
@@ -198,11 +199,10 @@ TOKEND_DEVICE BlockWeights<KindOf<kFormat>()> LoadBlock(const unsigned char* blo
 }
 
 // `row` is this lane's row (of 8, row lane / 4) in shared memory: 32 halves a plane,
-// planes `plane_bytes` apart. `valid` false: zeros, and nothing is read.
+// planes `plane_bytes` apart.
 template <BlockKind kKind, bool kPair>
-TOKEND_DEVICE BlockRows<kPair> LoadRows(const unsigned char* row, int plane_bytes, bool valid) {
-  BlockRows<kPair> rows = {};
-  if (!valid) return rows;
+TOKEND_DEVICE BlockRows<kPair> LoadRows(const unsigned char* row, int plane_bytes) {
+  BlockRows<kPair> rows;
   const int t = Lane() % 4;
 #pragma unroll
   for (int p = 0; p < (kPair ? 2 : 1); ++p) {
