@@ -136,7 +136,7 @@ absl::Status StepTableWriter::WriteDecodeItems(const ops::StepBatch& batch, size
   items_.clear();
   for (size_t i = 0; i < batch.sequences.size(); ++i) {
     const ops::StepSequence& rows = batch.sequences[i];
-    if (rows.rows != 1) continue;
+    if (!Decodes(rows)) continue;
     const ops::LayerKv& kv = rows.layers[layer];
     const auto first = static_cast<int32_t>(items_.size());
     const auto sequence = static_cast<int32_t>(i);
@@ -203,14 +203,14 @@ absl::Status StepTableWriter::WriteTiles(const ops::StepBatch& batch) {
   tiles_.clear();
   for (size_t i = 0; i < batch.sequences.size(); ++i) {
     const ops::StepSequence& rows = batch.sequences[i];
-    if (rows.rows > 1) AddTiles(i, rows, 0, limits_.tile_tokens, &tiles_);
+    if (!Decodes(rows)) AddTiles(i, rows, 0, limits_.tile_tokens, &tiles_);
   }
   std::reverse(tiles_.begin(), tiles_.end());
   TOKEND_RETURN_IF_ERROR(write(&counts.attention_tiles, &counts.attention_tile_count));
   tiles_.clear();
   for (size_t i = 0; i < batch.sequences.size(); ++i) {
     const ops::StepSequence& rows = batch.sequences[i];
-    if (rows.rows > 1) AddTiles(i, rows, rows.position, limits_.page_tokens, &tiles_);
+    if (!Decodes(rows)) AddTiles(i, rows, rows.position, limits_.page_tokens, &tiles_);
   }
   return write(&counts.append_tiles, &counts.append_tile_count);
 }

@@ -20,6 +20,8 @@ struct StepLimits {
   int64_t context_tokens = 0;  // positions that one layer of one sequence may hold
   int page_tokens = 16;
   int tile_tokens = 1;  // of an attention tile (AttentionTileTokens)
+  // Sequences of a single row become decode items, else tiles (mode f32).
+  bool decode = true;
 };
 
 // What the host knows of a step that it wrote.
@@ -49,6 +51,9 @@ class StepTableWriter {
   StepTables View(const std::byte* block) const;
 
  private:
+  // Whether the sequence becomes decode items.
+  bool Decodes(const ops::StepSequence& rows) const { return limits_.decode && rows.rows == 1; }
+
   // Byte offsets of the parts.
   struct Offsets {
     int64_t tokens, logit_rows, angle_positions, sequences, tables, lists, words;

@@ -17,8 +17,16 @@
 
 #include <cstdint>
 
-// For functions that kernels call.
+// For functions that kernels call. Hosts need not inline them all, which would take
+// them minutes.
+#ifdef TOKEND_SIMT
+#define TOKEND_DEVICE inline
+#ifndef __launch_bounds__
+#define __launch_bounds__(...)
+#endif
+#else
 #define TOKEND_DEVICE __device__ __forceinline__
+#endif
 
 // As a function's only parameter: where it was called, for the stand-in's reports.
 #ifdef TOKEND_SIMT

@@ -3,12 +3,13 @@
 //
 // The KV of a row is cut into pieces of kPieceTokens positions from position 0. In one:
 //   s_j = cap(scale * q . k_j) log2(e), the mask after the cap;  m = max s_j
-//   p_j = 2^(s_j - m), in f16, or in mode f32 as a pair of f16
+//   p_j = 2^(s_j - m), in f16, or in mode f32 as a pair of f16, like q
 //   l = sum of p_j,  o = sum of p_j v_j: chains over ascending j
+// A pair's high and low parts have chains of their own, which are added at the end.
 // Pieces that the row sees are merged in index order, from the first one on:
 //   M' = max(M, m),  O = O 2^(M - M') + o 2^(m - M'),  L alike;  out = O / L
 // None of it depends on other rows, so DecodeAttention and PrefillAttention give the
-// same bits. Rows of KV that no row of a tile sees are not read.
+// same bits. What KV holds at positions that a row does not see does not matter.
 #ifndef TOKEND_CUDA_KERNELS_KERNELS_ATTENTION_H_
 #define TOKEND_CUDA_KERNELS_KERNELS_ATTENTION_H_
 
@@ -76,22 +77,25 @@ struct AttentionDevice {
 // OK for shapes that the kernels take; else INVALID_ARGUMENT naming the shape.
 absl::Status CheckAttentionShape(const KvLayout& kv, int heads);
 
-// Tokens of one of StepCounts::attention_tiles, and of append_tiles.
-int AttentionTileTokens(const KvLayout& kv, int heads);
+// Tokens of one of StepCounts::attention_tiles. `pair`: mode f32.
+int AttentionTileTokens(const KvLayout& kv, int heads, bool pair);
 
 // DecodeAttention's, for `items` decode items of one layer. Zero before the first use;
 // each use leaves it ready for the next.
-int64_t AttentionWorkspaceBytes(const KvLayout& kv, int heads, int sequences, int items);
+int64_t AttentionWorkspaceBytes(const KvLayout& kv, int heads, int items);
 
-// Keys and values of the rows of the append tiles, into their pages.
+// Keys and values of the rows of the append tiles, into their pages. The launch covers
+// `tiles`, the step's or more.
 absl::Status AppendKv(const AttentionParams& params, int tiles, cudaStream_t stream);
 
-// Sequences of a single row: keys and values, then attention. The grid depends on
-// `max_items` (of one layer in any step of the plan) and the device alone.
+// The sequences of the layer's decode items: keys and values, then attention. Not in
+// mode f32, whose steps have none. The grid depends on `max_items` (the most of one
+// layer in any step that the launch is for) and the device alone.
 absl::Status DecodeAttention(const AttentionParams& params, const AttentionDevice& device,
                              int max_items, cudaStream_t stream);
 
-// Sequences of several rows, after AppendKv.
+// The rows of the attention tiles, after AppendKv. The launch covers `tiles`, the step's
+// or more.
 absl::Status PrefillAttention(const AttentionParams& params, const AttentionDevice& device,
                               int tiles, cudaStream_t stream);
 

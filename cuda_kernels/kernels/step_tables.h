@@ -45,7 +45,7 @@ struct alignas(16) DecodeItem {
   int32_t count = 0;  // of the sequence's items, which see something, in index order
 };
 
-// Some rows of a sequence of several rows.
+// Some rows of a sequence that has no decode items.
 struct RowTile {
   int32_t sequence = 0;
   int32_t first = 0;  // counted from the sequence's first row
