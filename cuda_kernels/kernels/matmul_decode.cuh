@@ -1,6 +1,6 @@
-// Few rows: what counts is that weights keep coming. A warp takes one chunk of K of
-// kTiles tiles at a time, through a ring of its own in shared memory that runs on from
-// one set of tiles to the next; the block adds the chunks.
+// Few rows: what counts is that weights keep coming. A warp takes one chunk of K of one
+// tile at a time, through a ring of its own in shared memory that runs on from one tile
+// to the next; the block adds the chunks.
 #ifndef TOKEND_CUDA_KERNELS_KERNELS_MATMUL_DECODE_CUH_
 #define TOKEND_CUDA_KERNELS_KERNELS_MATMUL_DECODE_CUH_
 
@@ -18,16 +18,14 @@ inline constexpr int kDecodeThreads = kMatmulWarps * kWarpLanes;
 // A warp's part of the block's work.
 struct DecodeWork {
   int chunk;
-  int group;        // of warps with one chunk each; those left over have no slots
+  int group;        // of warps with one chunk each; those left over have no blocks
   int groups;       // of a block, a power of two
   int first_block;  // of the chunk, of 32 k
   int blocks;
-  int slots;
-  int set_begin;  // of tiles
+  int set_begin;  // a set is a tile for each group
   int set_end;
 };
 
-template <int kTiles>
 TOKEND_DEVICE DecodeWork WorkOf(const SegmentPlan& plan, int record_blocks) {
   DecodeWork work;
   work.chunk = Warp() % plan.chunks;
@@ -36,19 +34,18 @@ TOKEND_DEVICE DecodeWork WorkOf(const SegmentPlan& plan, int record_blocks) {
   const int begin = ChunkBegin(plan.records, plan.chunks, work.chunk);
   const int end = ChunkBegin(plan.records, plan.chunks, work.chunk + 1);
   work.first_block = begin * record_blocks;
-  work.blocks = (end - begin) * record_blocks;
-  work.slots =
-      work.group < work.groups ? (work.blocks + plan.slot_blocks - 1) / plan.slot_blocks : 0;
-  const int set_tiles = work.groups * kTiles;
-  const int sets = (plan.tiles + set_tiles - 1) / set_tiles;
+  work.blocks = work.group < work.groups ? (end - begin) * record_blocks : 0;
+  const int sets = (plan.tiles + work.groups - 1) / work.groups;
   const int index = static_cast<int>(blockIdx.x) - plan.first_block;
   work.set_begin = static_cast<int>(static_cast<int64_t>(sets) * index / plan.blocks);
   work.set_end = static_cast<int>(static_cast<int64_t>(sets) * (index + 1) / plan.blocks);
   return work;
 }
 
-// One warp's ring: what comes next, and where it goes.
-template <int kTiles, bool kPair>
+// One warp's ring: what comes next, and where it goes. A chunk of a tile is one run of
+// bytes, which a pointer goes through; copies are few instructions, as they stand between
+// products.
+template <int kRowTiles, bool kPair>
 class DecodeRing {
  public:
   TOKEND_DEVICE DecodeRing(const MatmulParams& params, int segment, const DecodeWork& work)
@@ -58,69 +55,104 @@ class DecodeRing {
     cols_ = matrix.cols;
     ring_ = SharedArray<unsigned char>(params.ring_at + Warp() * params.stages * params.slot_bytes,
                                        params.stages * params.slot_bytes);
-    set_ = work.set_begin;
+    const int shift = min(params.row_shift, 3);
+    row_ = Lane() / kCopyUnits & ((1 << shift) - 1);
+    plane_block_ = Lane() / kCopyUnits >> shift;
+    plane_blocks_ = 8 >> shift;
+    row_offset_ = row_ * params.matmul.input.half.stride + Lane() % kCopyUnits * 8;
+    Rewind();
   }
 
   TOKEND_DEVICE unsigned char* Slot(int stage) const { return ring_ + stage * params_.slot_bytes; }
-  TOKEND_DEVICE int Count(int slot) const {
-    return min(plan_.slot_blocks, work_.blocks - slot * plan_.slot_blocks);
-  }
-  TOKEND_DEVICE int FirstBlock(int slot) const {
-    return work_.first_block + slot * plan_.slot_blocks;
-  }
-  // The last set's tiles beyond the last one are that one again, and not used.
-  TOKEND_DEVICE int Tile(int set, int t) const {
-    return min((set * work_.groups + work_.group) * kTiles + t, plan_.tiles - 1);
-  }
+  // Blocks of the slot that begins at `block` of the chunk.
+  TOKEND_DEVICE int Count(int block) const { return min(plan_.slot_blocks, work_.blocks - block); }
 
-  // Copies what comes next into `stage`: weights, rows or both. Does not advance.
-  TOKEND_DEVICE void CopySlotWeights(int stage) const {
-    if (set_ >= work_.set_end || work_.slots == 0) return;
+  // Copies what comes next into `stage`.
+  TOKEND_DEVICE void CopyWeights(int stage) const {
+    if (AtEnd()) return;
+    const bool headed = Headed();
+    const int bytes = Bytes();
+    unsigned char* to = Slot(stage) + (headed ? 0 : reader_.header_bytes) + Lane() * kCopyBytes;
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-      CopyWeights(reader_, Tile(set_, t), FirstBlock(slot_), Count(slot_),
-                  Slot(stage) + t * plan_.tile_slot_bytes, Lane(), kWarpLanes);
+    for (int i = 0; i < kMaxSlotWeightBytes; i += kWarpLanes * kCopyBytes) {
+      if (i + Lane() * kCopyBytes < bytes) CopyAsync16(to + i, from_ + i);
     }
   }
-  TOKEND_DEVICE void CopySlotRows(int stage) const {
+  // Rows of the same k, as [block][plane][rows][32]; what lies beyond cols is zero.
+  TOKEND_DEVICE void CopyRows(int stage) const {
     const Matmul& matmul = params_.matmul;
-    if (matmul.input.residual != nullptr || set_ >= work_.set_end || work_.slots == 0) return;
-    CopyRows<kPair>(matmul.input.half, 0, matmul.rows, cols_, matmul.rows, params_.row_shift,
-                    FirstBlock(slot_), Count(slot_), Slot(stage) + params_.slot_rows_at, Lane(),
-                    kWarpLanes);
+    if (matmul.input.residual != nullptr || AtEnd()) return;
+    constexpr int kPlanes = kPair ? 2 : 1;
+    unsigned char* to = Slot(stage) + params_.slot_rows_at + Lane() % kCopyUnits * kCopyBytes;
+    const int end = Count(block_) * kPlanes;
+    for (int pb = plane_block_; pb < end; pb += plane_blocks_) {
+      const int first = (work_.first_block + block_ + pb / kPlanes) * kBlockCols;
+      const __half* from =
+          (pb % kPlanes == 0 ? matmul.input.half.hi : matmul.input.half.lo) + row_offset_ + first;
+      const bool valid = first + Lane() % kCopyUnits * 8 < cols_;
+#pragma unroll
+      for (int n = 0; n < kRowTiles; ++n) {
+        if (n * 8 + row_ >= matmul.rows) continue;
+        CopyAsync16(to + (pb * matmul.rows + n * 8 + row_) * kRowBlockBytes,
+                    from + n * 8 * matmul.input.half.stride, valid);
+      }
+    }
   }
   TOKEND_DEVICE void Advance() {
-    if (++slot_ < work_.slots) return;
-    slot_ = 0;
-    ++set_;
+    if (AtEnd()) return;
+    from_ += Bytes();
+    block_ += Count(block_);
+    if (block_ == work_.blocks) BeginSet(set_ + 1);
   }
-  TOKEND_DEVICE void Rewind() {
-    slot_ = 0;
-    set_ = work_.set_begin;
-  }
+  TOKEND_DEVICE void Rewind() { BeginSet(work_.set_begin); }
 
  private:
+  TOKEND_DEVICE bool AtEnd() const { return set_ >= work_.set_end || work_.blocks == 0; }
+  // A record begins here, with its header.
+  TOKEND_DEVICE bool Headed() const { return block_ % reader_.record_blocks == 0; }
+  TOKEND_DEVICE int Bytes() const {
+    return Count(block_) * reader_.block_bytes + (Headed() ? reader_.header_bytes : 0);
+  }
+  // A tile beyond the last one is that one again, and not used.
+  TOKEND_DEVICE void BeginSet(int set) {
+    set_ = set;
+    block_ = 0;
+    const int tile = min(set * work_.groups + work_.group, plan_.tiles - 1);
+    const int records = work_.first_block / reader_.record_blocks;
+    from_ = reader_.data + tile * reader_.tile_bytes +
+            static_cast<int64_t>(records) *
+                (reader_.header_bytes + reader_.record_blocks * reader_.block_bytes) +
+            Lane() * kCopyBytes;
+  }
+
   const MatmulParams& params_;
   const SegmentPlan& plan_;
   const DecodeWork& work_;
   MatrixReader reader_;
   int cols_;
   unsigned char* ring_;
+  // What this lane copies of rows: its first row and block x plane of a slot, the step
+  // between the latter, and where its row begins.
+  int row_;
+  int plane_block_;
+  int plane_blocks_;
+  int64_t row_offset_;
+  const unsigned char* from_;
   int set_;
-  int slot_ = 0;
+  int block_;  // of the chunk
 };
 
-template <int kRowTiles, int kTiles>
+template <int kRowTiles>
 struct DecodeSums {
-  RecordScales records[kTiles];
-  float accumulators[kTiles][kRowTiles][4];
+  RecordScales record;
+  float accumulators[kRowTiles][4];
 };
 
 // Adds the blocks of one slot, of which `block` is the first.
-template <PackedFormat kFormat, int kRowTiles, int kTiles, bool kPair>
-TOKEND_DEVICE void AddSlot(const MatmulParams& params, int tile_slot_bytes,
-                           const unsigned char* slot, const unsigned char* rows, int block,
-                           int count, DecodeSums<kRowTiles, kTiles>& sums) {
+template <PackedFormat kFormat, int kRowTiles, bool kPair>
+TOKEND_DEVICE void AddSlot(const MatmulParams& params, const unsigned char* slot,
+                           const unsigned char* rows, int block, int count,
+                           DecodeSums<kRowTiles>& sums) {
   constexpr PackedLayout kLayout = LayoutOf(kFormat);
   constexpr BlockKind kKind = KindOf<kFormat>();
   const int row_count = params.matmul.rows;
@@ -130,41 +162,32 @@ TOKEND_DEVICE void AddSlot(const MatmulParams& params, int tile_slot_bytes,
   const unsigned char* lane_rows[kRowTiles];
 #pragma unroll
   for (int n = 0; n < kRowTiles; ++n) {
-    lane_rows[n] = rows + min(n * 8 + Lane() / 4, row_count - 1) * kRowBlockBytes;
+    lane_rows[n] =
+        rows + min(n * 8 + Lane() / 4, row_count - 1) * kRowBlockBytes + RowOffset<kKind>();
   }
   if (FormatTraits<kFormat>::kSuper && block % kLayout.record_blocks == 0) {
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-      sums.records[t] = LoadRecord<kFormat>(slot + t * tile_slot_bytes);
-    }
+    sums.record = LoadRecord<kFormat>(slot);
   }
-#pragma unroll 2
+  BlockPointers pointers = PointersOf<kFormat>(slot + kLayout.header_bytes);
+#pragma unroll(kRowTiles == 1 ? 4 : 2)
   for (int b = 0; b < count; ++b) {
-    BlockWeights<kKind> weights[kTiles];
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-      weights[t] = LoadBlock<kFormat>(
-          slot + t * tile_slot_bytes + kLayout.header_bytes + b * kLayout.block_bytes,
-          sums.records[t]);
-    }
+    const BlockWeights<kKind> weights = LoadBlock<kFormat>(pointers, sums.record);
+    pointers.Advance(kLayout.block_bytes);
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {
-      const BlockRows<kPair> x =
-          LoadRows<kKind, kPair>(lane_rows[n] + b * block_stride, plane_bytes);
+      const BlockRows<kPair> x = LoadRows<kKind, kPair>(lane_rows[n], plane_bytes);
+      lane_rows[n] += block_stride;
       float2 row_sums = {};
       if constexpr (kKind == BlockKind::kScaledMinimum) row_sums = SumRows<kPair>(x);
-#pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        AddBlock<kKind, kPair>(weights[t], x, row_sums, sums.accumulators[t][n]);
-      }
+      AddBlock<kKind, kPair>(weights, x, row_sums, sums.accumulators[n]);
     }
   }
 }
 
 // Leaves a chunk's sums as [row][output of the set] at `sums`.
-template <int kRowTiles, int kTiles>
-TOKEND_DEVICE void StoreChunk(const float (&accumulators)[kTiles][kRowTiles][4], int rows,
-                              int set_outputs, int first_output, float* sums) {
+template <int kRowTiles>
+TOKEND_DEVICE void StoreChunk(const float (&accumulators)[kRowTiles][4], int rows, int set_outputs,
+                              int first_output, float* sums) {
   const int g = Lane() / 4;
   const int t2 = Lane() % 4 * 2;
 #pragma unroll
@@ -173,11 +196,7 @@ TOKEND_DEVICE void StoreChunk(const float (&accumulators)[kTiles][kRowTiles][4],
     for (int e = 0; e < 4; ++e) {
       const int row = n * 8 + t2 + e % 2;
       if (row >= rows) continue;
-#pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        sums[row * set_outputs + first_output + t * kTileOutputs + g + e / 2 * 8] =
-            accumulators[t][n][e];
-      }
+      sums[row * set_outputs + first_output + g + e / 2 * 8] = accumulators[n][e];
     }
   }
 }
@@ -211,54 +230,52 @@ TOKEND_DEVICE void FinishSet(const Matmul& matmul, const MatmulSegment& segment,
   }
 }
 
-template <int kRowTiles, int kTiles, bool kPair>
+template <int kRowTiles, bool kPair>
 TOKEND_DEVICE void MultiplySets(const MatmulParams& params, int segment, const DecodeWork& work,
-                                DecodeRing<kTiles, kPair>& ring, const unsigned char* normed) {
-  constexpr int kPlanes = kPair ? 2 : 1;
+                                DecodeRing<kRowTiles, kPair>& ring, const unsigned char* normed) {
   const Matmul& matmul = params.matmul;
   const SegmentPlan& plan = params.plans[segment];
-  const int set_outputs = work.groups * kTiles * kTileOutputs;
   const PackedFormat format = matmul.segments[segment].matrix.format;
-  DecodeSums<kRowTiles, kTiles> chunk;
+  const int set_outputs = work.groups * kTileOutputs;
+  const int normed_block_bytes = (kPair ? 2 : 1) * matmul.rows * kRowBlockBytes;
+  DecodeSums<kRowTiles> chunk;
   int stage = 0;
   for (int set = work.set_begin; set < work.set_end; ++set) {
     chunk = {};
-    for (int s = 0; s < work.slots; ++s) {
+    for (int block = 0; block < work.blocks; block += plan.slot_blocks) {
       WaitForRing(params.stages);
       __syncwarp();
       // The slot before is read: it takes what comes next.
       const int refill = stage == 0 ? params.stages - 1 : stage - 1;
-      ring.CopySlotWeights(refill);
-      ring.CopySlotRows(refill);
+      ring.CopyWeights(refill);
+      ring.CopyRows(refill);
       CommitCopies();
       ring.Advance();
       const unsigned char* slot = ring.Slot(stage);
-      const int block = ring.FirstBlock(s);
       const unsigned char* rows = matmul.input.residual != nullptr
-                                      ? normed + block * kPlanes * matmul.rows * kRowBlockBytes
+                                      ? normed + (work.first_block + block) * normed_block_bytes
                                       : slot + params.slot_rows_at;
+      const int count = ring.Count(block);
       ForFormat<kPair>(format, [&](auto constant) {
-        AddSlot<decltype(constant)::value, kRowTiles, kTiles, kPair>(
-            params, plan.tile_slot_bytes, slot, rows, block, ring.Count(s), chunk);
+        AddSlot<decltype(constant)::value, kRowTiles, kPair>(params, slot, rows, block, count,
+                                                             chunk);
       });
       stage = stage + 1 == params.stages ? 0 : stage + 1;
     }
     // Two buffers: all have left one before anybody fills it again.
     float* sums = SharedArray<float>(params.partial_at + set % 2 * params.partial_bytes,
                                      params.partial_bytes / static_cast<int>(sizeof(float)));
-    if (work.slots > 0) {
-      StoreChunk<kRowTiles, kTiles>(chunk.accumulators, matmul.rows, set_outputs,
-                                    work.group * kTiles * kTileOutputs,
-                                    sums + work.chunk * matmul.rows * set_outputs);
+    if (work.blocks > 0) {
+      StoreChunk<kRowTiles>(chunk.accumulators, matmul.rows, set_outputs, work.group * kTileOutputs,
+                            sums + work.chunk * matmul.rows * set_outputs);
     }
     __syncthreads();
-    FinishSet(matmul, matmul.segments[segment], plan.chunks, set_outputs,
-              set * work.groups * kTiles, sums);
+    FinishSet(matmul, matmul.segments[segment], plan.chunks, set_outputs, set * work.groups, sums);
   }
 }
 
 // Up to 8 kRowTiles rows. Block: some sets of one segment.
-template <int kRowTiles, int kTiles, bool kPair>
+template <int kRowTiles, bool kPair>
 __global__ void __launch_bounds__(kDecodeThreads, 1)
     MatmulDecodeKernel(const __grid_constant__ MatmulParams params) {
   const Matmul& matmul = params.matmul;
@@ -268,12 +285,11 @@ __global__ void __launch_bounds__(kDecodeThreads, 1)
     ++segment;
   }
   const PackedMatrix& matrix = matmul.segments[segment].matrix;
-  const DecodeWork work =
-      WorkOf<kTiles>(params.plans[segment], LayoutOf(matrix.format).record_blocks);
-  DecodeRing<kTiles, kPair> ring(params, segment, work);
+  const DecodeWork work = WorkOf(params.plans[segment], LayoutOf(matrix.format).record_blocks);
+  DecodeRing<kRowTiles, kPair> ring(params, segment, work);
   AllowNextKernel();
   for (int stage = 0; stage + 1 < params.stages; ++stage) {
-    ring.CopySlotWeights(stage);
+    ring.CopyWeights(stage);
     CommitCopies();
     ring.Advance();
   }
@@ -287,25 +303,24 @@ __global__ void __launch_bounds__(kDecodeThreads, 1)
   } else {
     ring.Rewind();
     for (int stage = 0; stage + 1 < params.stages; ++stage) {
-      ring.CopySlotRows(stage);
+      ring.CopyRows(stage);
       CommitCopies();
       ring.Advance();
     }
   }
-  MultiplySets<kRowTiles, kTiles, kPair>(params, segment, work, ring, normed);
+  MultiplySets<kRowTiles, kPair>(params, segment, work, ring, normed);
 }
 
-template <int kRowTiles, int kTiles, bool kPair>
+template <int kRowTiles, bool kPair>
 absl::Status RunDecodeKernel(const Matmul& matmul, const DeviceInfo& device, cudaStream_t stream) {
-  const absl::StatusOr<MatmulLaunch> launch = PlanMatmulDecode(matmul, kTiles, device);
+  const absl::StatusOr<MatmulLaunch> launch = PlanMatmulDecode(matmul, device);
   if (!launch.ok()) return launch.status();
   LaunchDims dims;
   dims.grid_x = launch->grid_x;
   dims.threads = kDecodeThreads;
   dims.shared_bytes = launch->shared_bytes;
   dims.dependent = device.dependent_launch;
-  return Launch("MatmulDecode", MatmulDecodeKernel<kRowTiles, kTiles, kPair>, dims, launch->params,
-                stream);
+  return Launch("MatmulDecode", MatmulDecodeKernel<kRowTiles, kPair>, dims, launch->params, stream);
 }
 
 }  // namespace tokend::cuda

@@ -43,10 +43,14 @@ struct MatmulLaunch {
   size_t shared_bytes = 0;
 };
 
-// For a decode kernel that takes `warp_tiles` tiles a warp; INVALID_ARGUMENT if no
-// block of this device holds what it needs.
-absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int warp_tiles,
-                                              const DeviceInfo& device);
+// INVALID_ARGUMENT if no block of this device holds what it needs.
+absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, const DeviceInfo& device);
+
+// Of weights in a slot of a decode ring, unless one block is more; enough that a copy's
+// latency is spread over many bytes.
+inline constexpr int kSlotWeightBytes = 2400;
+// With a header.
+inline constexpr int kMaxSlotWeightBytes = 2560;
 
 // For a wide kernel whose blocks take `block_tiles` tiles and `block_rows` rows, with
 // `total_bytes` at the start of shared memory for totals.

@@ -11,8 +11,6 @@ namespace {
 constexpr int kRowBytes = kBlockCols * 2;
 constexpr int kMaxStages = 4;
 constexpr int kMaxSlotBlocks = 8;
-// Of weights: enough that a copy's latency is spread over many bytes.
-constexpr int kSlotWeightBytes = 2400;
 constexpr int kNormSumBytes = 4 * kMatmulWarps * static_cast<int>(sizeof(float));
 constexpr int kReservedShared = 1024;  // of each block, by the system
 
@@ -77,12 +75,12 @@ std::vector<Share> Shares(const DeviceInfo& device) {
 }
 
 // Deals sets to blocks so that all blocks run at once and none has more than its share.
-void DealSets(int warp_tiles, int slots, MatmulLaunch& launch) {
+void DealSets(int slots, MatmulLaunch& launch) {
   MatmulParams& params = launch.params;
   int sets[kMaxMatmulSegments] = {};
   int total = 0;
   for (int s = 0; s < params.matmul.segment_count; ++s) {
-    const int set_tiles = kMatmulWarps / params.plans[s].chunks * warp_tiles;
+    const int set_tiles = kMatmulWarps / params.plans[s].chunks;
     sets[s] = (params.plans[s].tiles + set_tiles - 1) / set_tiles;
     total += sets[s];
   }
@@ -105,8 +103,7 @@ void DealSets(int warp_tiles, int slots, MatmulLaunch& launch) {
 
 }  // namespace
 
-absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int warp_tiles,
-                                              const DeviceInfo& device) {
+absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, const DeviceInfo& device) {
   MatmulLaunch launch = Begin(matmul);
   MatmulParams& params = launch.params;
   const bool normed = matmul.input.residual != nullptr;
@@ -120,11 +117,11 @@ absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int warp_til
   }
   // At most kMatmulWarps chunks of kMatmulWarps / chunks groups.
   params.partial_bytes =
-      kMatmulWarps * matmul.rows * warp_tiles * kTileOutputs * static_cast<int>(sizeof(float));
+      kMatmulWarps * matmul.rows * kTileOutputs * static_cast<int>(sizeof(float));
   params.ring_at = params.partial_at + 2 * params.partial_bytes;
   for (const Share& share : Shares(device)) {
     for (int blocks = kMaxSlotBlocks; blocks >= 1; blocks /= 2) {
-      SizeSlots(warp_tiles, normed ? 0 : matmul.rows, blocks, kSlotWeightBytes, params);
+      SizeSlots(1, normed ? 0 : matmul.rows, blocks, kSlotWeightBytes, params);
       for (params.stages = kMaxStages; params.stages >= 2; --params.stages) {
         launch.shared_bytes = static_cast<size_t>(params.ring_at) +
                               static_cast<size_t>(kMatmulWarps * params.stages) *
@@ -132,7 +129,7 @@ absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int warp_til
         // Two slots of many blocks leave less under way than four of few.
         if (params.stages == 2 && blocks > 1) continue;
         if (static_cast<int64_t>(launch.shared_bytes) > share.bytes) continue;
-        DealSets(warp_tiles, device.multiprocessors * share.blocks, launch);
+        DealSets(device.multiprocessors * share.blocks, launch);
         return launch;
       }
     }

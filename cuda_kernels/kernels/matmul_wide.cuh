@@ -102,25 +102,31 @@ TOKEND_DEVICE void ForKind(PackedFormat format, const Run& run) {
   }
 }
 
+template <PackedFormat kFormat>
+TOKEND_DEVICE BlockWeights<KindOf<kFormat>()> LoadBlockAt(const unsigned char* block,
+                                                          const RecordScales& record) {
+  return LoadBlock<kFormat>(PointersOf<kFormat>(block), record);
+}
+
 // Unpacking is a small part of the work on a block here: formats of a kind share its code.
 template <BlockKind kKind>
 TOKEND_DEVICE BlockWeights<kKind> LoadAnyBlock(PackedFormat format, const unsigned char* block,
                                                const RecordScales& record) {
   if constexpr (kKind == BlockKind::kHalf) {
-    return LoadBlock<PackedFormat::kF16>(block, record);
+    return LoadBlockAt<PackedFormat::kF16>(block, record);
   } else if constexpr (kKind == BlockKind::kHalfPair) {
-    return LoadBlock<PackedFormat::kF16Pair>(block, record);
+    return LoadBlockAt<PackedFormat::kF16Pair>(block, record);
   } else if constexpr (kKind == BlockKind::kSixteens) {
-    return LoadBlock<PackedFormat::kQ6_K>(block, record);
+    return LoadBlockAt<PackedFormat::kQ6_K>(block, record);
   } else if constexpr (kKind == BlockKind::kScaled) {
-    if (format == PackedFormat::kQ4_0) return LoadBlock<PackedFormat::kQ4_0>(block, record);
-    if (format == PackedFormat::kQ5_0) return LoadBlock<PackedFormat::kQ5_0>(block, record);
-    return LoadBlock<PackedFormat::kQ8_0>(block, record);
+    if (format == PackedFormat::kQ4_0) return LoadBlockAt<PackedFormat::kQ4_0>(block, record);
+    if (format == PackedFormat::kQ5_0) return LoadBlockAt<PackedFormat::kQ5_0>(block, record);
+    return LoadBlockAt<PackedFormat::kQ8_0>(block, record);
   } else {
-    if (format == PackedFormat::kQ4_1) return LoadBlock<PackedFormat::kQ4_1>(block, record);
-    if (format == PackedFormat::kQ5_1) return LoadBlock<PackedFormat::kQ5_1>(block, record);
-    if (format == PackedFormat::kQ4_K) return LoadBlock<PackedFormat::kQ4_K>(block, record);
-    return LoadBlock<PackedFormat::kQ5_K>(block, record);
+    if (format == PackedFormat::kQ4_1) return LoadBlockAt<PackedFormat::kQ4_1>(block, record);
+    if (format == PackedFormat::kQ5_1) return LoadBlockAt<PackedFormat::kQ5_1>(block, record);
+    if (format == PackedFormat::kQ4_K) return LoadBlockAt<PackedFormat::kQ4_K>(block, record);
+    return LoadBlockAt<PackedFormat::kQ5_K>(block, record);
   }
 }
 
@@ -225,8 +231,8 @@ TOKEND_DEVICE void MultiplyWide(const MatmulParams& params, int segment,
     ring.CopySlotRows(s + params.stages - 1);
     CommitCopies();
     const unsigned char* tiles = ring.Slot(s) + warp_tile * plan.tile_slot_bytes;
-    const unsigned char* rows =
-        ring.Slot(s) + params.slot_rows_at + (warp_row + Lane() / 4) * kRowBlockBytes;
+    const unsigned char* rows = ring.Slot(s) + params.slot_rows_at +
+                                (warp_row + Lane() / 4) * kRowBlockBytes + RowOffset<kKind>();
     if (layout.record_blocks > 1 && block % layout.record_blocks == 0) {
 #pragma unroll
       for (int t = 0; t < kWideWarpTiles; ++t) {

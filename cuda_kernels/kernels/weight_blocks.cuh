@@ -45,10 +45,10 @@ constexpr BlockKind KindOf() {
   return Traits::kMinimum ? BlockKind::kScaledMinimum : BlockKind::kScaled;
 }
 
-// d and dmin of a record of the K types, of outputs g and g + 8.
+// Of outputs g and g + 8 of a record of the K types.
 struct RecordScales {
   float d[2];
-  float minimum[2];
+  float minimum[2];  // -dmin
 };
 
 template <BlockKind kKind>
@@ -113,16 +113,42 @@ TOKEND_DEVICE void UnpackNibbles(uint32_t nibbles, uint32_t high, uint32_t (&a)[
   a[2 * i + 1] = HighCodes<Traits::kZero>(high_bits);
 }
 
+// Where this lane reads of a block in shared memory.
+struct BlockPointers {
+  const unsigned char* codes;
+  const unsigned char* high;  // bits
+  const unsigned char* scales;
+
+  TOKEND_DEVICE void Advance(int bytes) {
+    codes += bytes;
+    high += bytes;
+    scales += bytes;
+  }
+};
+
 template <PackedFormat kFormat>
-TOKEND_DEVICE void LoadCodes(const unsigned char* block, BlockWeights<KindOf<kFormat>()>& weights) {
+TOKEND_DEVICE BlockPointers PointersOf(const unsigned char* block) {
   using Traits = FormatTraits<kFormat>;
-  const int lane = Lane();
+  constexpr PackedLayout kLayout = LayoutOf(kFormat);
+  constexpr int kCodeBytes = Traits::kHalf ? 16 : kLayout.code_bytes / kWarpLanes;
+  constexpr int kScaleBytes =
+      (kLayout.block_bytes - kLayout.code_bytes - kLayout.high_bit_bytes) / 8;
+  BlockPointers pointers;
+  pointers.codes = block + Lane() * kCodeBytes;
+  pointers.high = block + kLayout.code_bytes + Lane() * (kLayout.high_bit_bytes / kWarpLanes);
+  pointers.scales = block + kLayout.code_bytes + kLayout.high_bit_bytes + Lane() / 4 * kScaleBytes;
+  return pointers;
+}
+
+template <PackedFormat kFormat>
+TOKEND_DEVICE void LoadCodes(const BlockPointers& block, BlockWeights<KindOf<kFormat>()>& weights) {
+  using Traits = FormatTraits<kFormat>;
   if constexpr (Traits::kHalf) {
 #pragma unroll
     for (int p = 0; p < PlanesOf(KindOf<kFormat>()); ++p) {
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
-        const uint4 all = reinterpret_cast<const uint4*>(block)[(2 * p + m) * kWarpLanes + lane];
+        const uint4 all = reinterpret_cast<const uint4*>(block.codes)[(2 * p + m) * kWarpLanes];
         weights.a[p][m][0] = all.x;
         weights.a[p][m][1] = all.y;
         weights.a[p][m][2] = all.z;
@@ -130,7 +156,7 @@ TOKEND_DEVICE void LoadCodes(const unsigned char* block, BlockWeights<KindOf<kFo
       }
     }
   } else if constexpr (kFormat == PackedFormat::kQ8_0) {
-    const uint4 all = reinterpret_cast<const uint4*>(block)[lane];
+    const uint4 all = *reinterpret_cast<const uint4*>(block.codes);
     const uint32_t words[4] = {all.x, all.y, all.z, all.w};
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
@@ -139,13 +165,12 @@ TOKEND_DEVICE void LoadCodes(const unsigned char* block, BlockWeights<KindOf<kFo
       a[1] = LowCodes<Traits::kZero>(SelectBytes(words[w], kTwo1024 >> 8, 0x6362u));
     }
   } else {
-    const uint2 words = reinterpret_cast<const uint2*>(block)[lane];
-    const unsigned char* behind = block + LayoutOf(kFormat).code_bytes;
+    const uint2 words = *reinterpret_cast<const uint2*>(block.codes);
     uint32_t high = 0;
     if constexpr (Traits::kHighBits == 1) {
-      high = SelectBytes(reinterpret_cast<const uint16_t*>(behind)[lane], 0, 0x4140u);
+      high = SelectBytes(*reinterpret_cast<const uint16_t*>(block.high), 0, 0x4140u);
     } else if constexpr (Traits::kHighBits == 2) {
-      high = reinterpret_cast<const uint32_t*>(behind)[lane];
+      high = *reinterpret_cast<const uint32_t*>(block.high);
     }
     UnpackNibbles<kFormat, 0, 0>(words.x, high, weights.a[0][0]);
     UnpackNibbles<kFormat, 0, 1>(words.x >> 8, high, weights.a[0][0]);
@@ -158,10 +183,9 @@ template <PackedFormat kFormat>
 TOKEND_DEVICE void LoadScales(const unsigned char* scales, const RecordScales& record,
                               BlockWeights<KindOf<kFormat>()>& weights) {
   using Traits = FormatTraits<kFormat>;
-  const int g = Lane() / 4;
   if constexpr (Traits::kHalf) return;
   if constexpr (Traits::kSuper) {
-    const uint32_t all = reinterpret_cast<const uint32_t*>(scales)[g];
+    const uint32_t all = *reinterpret_cast<const uint32_t*>(scales);
     if constexpr (Traits::kSixteens) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -175,47 +199,50 @@ TOKEND_DEVICE void LoadScales(const unsigned char* scales, const RecordScales& r
       weights.minimum[1] = record.minimum[1] * static_cast<float>(all >> 24);
     }
   } else if constexpr (Traits::kMinimum) {
-    const uint2 all = reinterpret_cast<const uint2*>(scales)[g];
+    const uint2 all = *reinterpret_cast<const uint2*>(scales);
     weights.d[0][0] = __low2float(HalvesFromBits(all.x));
     weights.d[0][1] = __high2float(HalvesFromBits(all.x));
     weights.minimum[0] = __low2float(HalvesFromBits(all.y));
     weights.minimum[1] = __high2float(HalvesFromBits(all.y));
   } else {
-    const __half2 d = HalvesFromBits(reinterpret_cast<const uint32_t*>(scales)[g]);
+    const __half2 d = HalvesFromBits(*reinterpret_cast<const uint32_t*>(scales));
     weights.d[0][0] = __low2float(d);
     weights.d[0][1] = __high2float(d);
   }
 }
 
-// `block` is in shared memory.
 template <PackedFormat kFormat>
-TOKEND_DEVICE BlockWeights<KindOf<kFormat>()> LoadBlock(const unsigned char* block,
+TOKEND_DEVICE BlockWeights<KindOf<kFormat>()> LoadBlock(const BlockPointers& block,
                                                         const RecordScales& record) {
-  constexpr PackedLayout kLayout = LayoutOf(kFormat);
   BlockWeights<KindOf<kFormat>()> weights;
   LoadCodes<kFormat>(block, weights);
-  LoadScales<kFormat>(block + kLayout.code_bytes + kLayout.high_bit_bytes, record, weights);
+  LoadScales<kFormat>(block.scales, record, weights);
   return weights;
 }
 
-// `row` is this lane's row (of 8, row lane / 4) in shared memory: 32 halves a plane,
-// planes `plane_bytes` apart.
+// Where this lane reads of its row's 32 halves.
+template <BlockKind kKind>
+TOKEND_DEVICE int RowOffset() {
+  return Lane() % 4 * (kKind == BlockKind::kSixteens ? 8 : 16);
+}
+
+// `row` is this lane's row (of 8, row lane / 4) in shared memory, RowOffset from its
+// start: 32 halves a plane, planes `plane_bytes` apart.
 template <BlockKind kKind, bool kPair>
 TOKEND_DEVICE BlockRows<kPair> LoadRows(const unsigned char* row, int plane_bytes) {
   BlockRows<kPair> rows;
-  const int t = Lane() % 4;
 #pragma unroll
   for (int p = 0; p < (kPair ? 2 : 1); ++p) {
     const unsigned char* plane = row + p * plane_bytes;
     if constexpr (kKind == BlockKind::kSixteens) {
-      const uint2 first = reinterpret_cast<const uint2*>(plane)[t];
-      const uint2 second = reinterpret_cast<const uint2*>(plane + kBlockCols)[t];
+      const uint2 first = *reinterpret_cast<const uint2*>(plane);
+      const uint2 second = *reinterpret_cast<const uint2*>(plane + kBlockCols);
       rows.b[p][0] = first.x;
       rows.b[p][1] = first.y;
       rows.b[p][2] = second.x;
       rows.b[p][3] = second.y;
     } else {
-      const uint4 all = reinterpret_cast<const uint4*>(plane)[t];
+      const uint4 all = *reinterpret_cast<const uint4*>(plane);
       rows.b[p][0] = all.x;
       rows.b[p][1] = all.y;
       rows.b[p][2] = all.z;
