@@ -21,11 +21,14 @@ struct CudaBackendOptions {
   base::KvDtype kv_dtype = base::KvDtype::kF16;             // or kInt8
   int page_tokens = 16;                                     // or 32
   int64_t max_batch_tokens = 2048;
-  int64_t max_sequences = 8;  // [1, 32]
+  int64_t max_sequences = 8;  // [1, kMaxCudaSequences]
   StreamPriority priority = StreamPriority::kNormal;
   // While the weights go to the device, in bytes; may be empty.
   std::function<void(int64_t done, int64_t total)> progress;
 };
+
+// Sequences of a step, at most: the largest batch that has a graph.
+inline constexpr int64_t kMaxCudaSequences = 32;
 
 // See ops/backend.h. The weights are on the device when it returns, and `plan`'s data
 // is not read again. INVALID_ARGUMENT: an option that it does not have;

@@ -136,7 +136,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
         absl::StrCat("cuda: ", out.ToString(),
                      " is too old: 8.0 (Ampere) or later is needed; use --device cpu"));
   }
-  TOKEND_RETURN_IF_ERROR(UseDevice(ordinal));
+  TOKEND_RETURN_IF_ERROR(OpenStatus(cudaSetDevice(ordinal)));
   LoadedCode code;
   const cudaError_t error = ReadLoadedCode(&code);
   if (error == cudaErrorNoKernelImageForDevice) {
@@ -150,7 +150,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   return out;
 }
 
-absl::Status UseDevice(int ordinal) { return OpenStatus(cudaSetDevice(ordinal)); }
+absl::Status UseDevice(int ordinal) { return CudaStatus(cudaSetDevice(ordinal), "use the device"); }
 
 absl::StatusOr<DeviceMemory> ReadDeviceMemory(const DeviceInfo& device) {
   size_t free = 0;

@@ -1,0 +1,81 @@
+#ifndef TOKEND_CUDA_KERNELS_BACKEND_CUDA_BACKEND_H_
+#define TOKEND_CUDA_KERNELS_BACKEND_CUDA_BACKEND_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/ops/backend.h"
+#include "core/ops/check_step.h"
+#include "cuda_kernels/backend/create.h"
+#include "cuda_kernels/backend/device_model.h"
+#include "cuda_kernels/backend/forward_pass.h"
+#include "cuda_kernels/backend/step_tables.h"
+#include "cuda_kernels/backend/workspace.h"
+#include "cuda_kernels/runtime/buffer.h"
+#include "cuda_kernels/runtime/graph.h"
+#include "cuda_kernels/runtime/stream.h"
+
+namespace tokend::cuda {
+
+// See ops/backend.h and create.h. Heavy hitters' tables are refused.
+class CudaBackend final : public ops::Backend {
+ public:
+  static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(const ops::ModelPlan& plan,
+                                                             const CudaBackendOptions& options);
+
+  ops::BackendInfo info() const override;
+  absl::Status AllocateArena(int64_t pages) override;
+  absl::StatusOr<ops::StepOutput> Forward(const ops::StepBatch& batch) override;
+  absl::Status CopyPages(absl::Span<const ops::PageCopy> copies) override;
+
+  // For tests, which poison what no step may read.
+  unsigned char* arena() const { return arena_.as<unsigned char>(); }
+  // Values that did not fit f16 so far, as of the last step.
+  int64_t saturations() const { return saturations_; }
+
+ private:
+  // Decode steps of up to so many rows share a graph.
+  static constexpr std::array<int, 6> kBatchClasses = {1, 2, 4, 8, 16, 32};
+  // Pages that one launch copies.
+  static constexpr int64_t kCopyBatch = 256;
+
+  CudaBackend(const CudaBackendOptions& options, const KvLayout& kv, const StepLimits& limits)
+      : options_(options), kv_(kv), writer_(limits) {}
+  // Mode f32: activations are pairs of f16.
+  bool pair() const { return options_.activations == base::Activations::kF32; }
+  absl::Status Load(const ops::ModelPlan& plan);
+  ops::StepLimits Limits() const;
+  absl::Status CaptureGraphs();
+  // Runs the step in the staging block; logits go to host_logits_.
+  absl::Status RunStep(const StepShape& shape, const ops::StepBatch& batch);
+  absl::Status RunLogits(int count, bool all_rows);
+  absl::Status ReadLogits(int first, int count);
+  absl::Status CopyBatch(absl::Span<const ops::PageCopy> copies);
+
+  const CudaBackendOptions options_;
+  const KvLayout kv_;
+  StepTableWriter writer_;
+  Stream stream_;
+  std::unique_ptr<DeviceModel> model_;
+  std::unique_ptr<Workspace> workspace_;
+  std::unique_ptr<ForwardPass> pass_;
+  DeviceBuffer arena_;
+  int64_t pages_ = 0;
+  std::array<Graph, kBatchClasses.size()> graphs_;
+
+  PinnedBuffer staging_;       // the step's tables
+  PinnedBuffer host_logits_;   // [rows, vocabulary_size]
+  PinnedBuffer host_counter_;  // saturations
+  PinnedBuffer host_copies_;   // [2, kCopyBatch] page ids
+  DeviceBuffer copies_;        // the same
+  int64_t saturations_ = 0;
+  int64_t free_bytes_ = -1;  // as in ops::BackendInfo
+};
+
+}  // namespace tokend::cuda
+
+#endif  // TOKEND_CUDA_KERNELS_BACKEND_CUDA_BACKEND_H_
