@@ -13,6 +13,12 @@
 #include "gtest/gtest.h"
 #include "tests/core/engine/harness.h"
 #include "tests/support/random_model.h"
+#ifdef TOKEND_TEST_CUDA
+#include <cuda_runtime_api.h>
+
+#include "cuda_kernels/backend/cuda_backend.h"
+#include "cuda_kernels/runtime/device.h"
+#endif
 
 namespace tokend::engine {
 namespace {
@@ -35,7 +41,7 @@ constexpr kv::RetentionPolicy kNarrow = {kv::RetentionPolicy::Kind::kSlidingWind
 constexpr kv::RetentionPolicy kLayered = {kv::RetentionPolicy::Kind::kLayered, 4, 32, 1};
 constexpr kv::RetentionPolicy kHeavy = {kv::RetentionPolicy::Kind::kHeavyHitters, 2, 32, 0, 1, 32};
 
-enum class Model { kFake, kF32, kInt16, kInt8 };
+enum class Model { kFake, kF32, kInt16, kInt8, kCuda, kCudaInt8 };
 
 struct Case {
   Model model;
@@ -45,8 +51,8 @@ struct Case {
 
 bool HasLocal(const Case& c) { return c.local_windows != std::vector<int64_t>{0, 0, 0}; }
 
-// A small model with random weights on the CPU, whose free pages are all NaN.
-void UseCpu(base::Activations activations, base::KvDtype kv_dtype, HarnessOptions* options) {
+// Random weights.
+const RandomModel& SmallModel() {
   static const RandomModel* const model = [] {
     RandomModelOptions random;
     random.vocabulary_size = kVocabulary;
@@ -55,13 +61,18 @@ void UseCpu(base::Activations activations, base::KvDtype kv_dtype, HarnessOption
     random.embedding_type = base::WeightType::kQ8_0;
     return new RandomModel(random);
   }();
+  return *model;
+}
+
+// The small model on the CPU; free pages are all NaN.
+void UseCpu(base::Activations activations, base::KvDtype kv_dtype, HarnessOptions* options) {
   cpu::CpuBackendOptions cpu;
   cpu.threads = 2;
   cpu.activations = activations;
   cpu.kv_dtype = kv_dtype;
   cpu.max_batch_tokens = options->engine.max_batch_tokens;
   const std::shared_ptr<cpu::CpuBackend> backend =
-      cpu::CpuBackend::Create(model->plan(), cpu).value();
+      cpu::CpuBackend::Create(SmallModel().plan(), cpu).value();
   options->real_backend = backend;
   options->on_page_freed = [backend](base::PageId page) {
     cpu::KvArena* arena = backend->arena();
@@ -70,6 +81,28 @@ void UseCpu(base::Activations activations, base::KvDtype kv_dtype, HarnessOption
     std::memset(arena->values() + static_cast<int64_t>(page) * half, 0xff, half);
   };
 }
+
+#ifdef TOKEND_TEST_CUDA
+// The same on a device.
+void UseCuda(base::KvDtype kv_dtype, HarnessOptions* options) {
+  cuda::CudaBackendOptions cuda;
+  cuda.device = cuda::OpenDevice(0).value();
+  cuda.kv_dtype = kv_dtype;
+  cuda.max_batch_tokens = options->engine.max_batch_tokens;
+  cuda.max_sequences = options->engine.max_running;
+  const std::shared_ptr<cuda::CudaBackend> backend =
+      cuda::CudaBackend::Create(SmallModel().plan(), cuda).value();
+  options->real_backend = backend;
+  options->on_page_freed = [backend](base::PageId page) {
+    const int64_t bytes = backend->info().page_bytes;
+    EXPECT_EQ(cudaMemset(backend->arena() + static_cast<int64_t>(page) * bytes, 0xff,
+                         static_cast<size_t>(bytes)),
+              cudaSuccess);
+  };
+}
+#else
+void UseCuda(base::KvDtype, HarnessOptions*) {}
+#endif
 
 class DeterminismTest : public ::testing::TestWithParam<Case> {
  protected:
@@ -92,6 +125,12 @@ class DeterminismTest : public ::testing::TestWithParam<Case> {
         break;
       case Model::kInt8:
         UseCpu(base::Activations::kInt8, base::KvDtype::kInt8, &options);
+        break;
+      case Model::kCuda:
+        UseCuda(base::KvDtype::kF16, &options);
+        break;
+      case Model::kCudaInt8:
+        UseCuda(base::KvDtype::kInt8, &options);
         break;
     }
     return options;
@@ -127,6 +166,12 @@ class DeterminismTest : public ::testing::TestWithParam<Case> {
       if (i % 4 == 1) request.input = TokenInput{Tokens(kBaseTokens, 1)};
       harness.Submit(std::move(request));
     }
+  }
+
+  // Every one, but where a device is stood in for by this machine.
+  std::vector<int> Chunks() const {
+    const bool cuda = GetParam().model == Model::kCuda || GetParam().model == Model::kCudaInt8;
+    return cuda ? std::vector<int>{7} : std::vector<int>{1, 7, 64, 512};
   }
 
   // Tokens at least that must be computed again when all KV is gone: the receptive
@@ -168,7 +213,7 @@ TEST_P(DeterminismTest, ChunksAndNeighboursDoNotMatter) {
 
 TEST_P(DeterminismTest, ColdCachedForkedAndRolledBackAreTheSame) {
   const auto expected = Expected();
-  for (const int chunk : {1, 7, 64, 512}) {
+  for (const int chunk : Chunks()) {
     Harness harness(Options(chunk));
     // Cold: base and question in one turn.
     auto all = Tokens(kBaseTokens, 1);
@@ -252,7 +297,7 @@ TEST_P(DeterminismTest, APausedTurnGoesOnAlike) {
 // Others take all of the pool while it is parked; then it computes all again.
 TEST_P(DeterminismTest, AParkedTurnGoesOnAlike) {
   const auto expected = Expected();
-  for (const int chunk : {1, 7, 64, 512}) {
+  for (const int chunk : Chunks()) {
     HarnessOptions options = Options(chunk);
     options.pages = HasLocal(GetParam()) ? 44 : 3 * 24;
     Harness harness(options);
@@ -280,7 +325,7 @@ TEST_P(DeterminismTest, AParkedTurnGoesOnAlike) {
 TEST_P(DeterminismTest, ManyInAPoolForFewAreTheSame) {
   const auto expected = Expected();
   int64_t parks = 0;
-  for (const int chunk : {1, 7, 64, 512}) {
+  for (const int chunk : Chunks()) {
     HarnessOptions options = Options(chunk);
     options.pages =
         3 *
@@ -300,7 +345,7 @@ TEST_P(DeterminismTest, ManyInAPoolForFewAreTheSame) {
 }
 
 std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
-  constexpr const char* kModels[] = {"Fake", "F32", "Int16", "Int8"};
+  constexpr const char* kModels[] = {"Fake", "F32", "Int16", "Int8", "Cuda", "CudaInt8"};
   constexpr const char* kKinds[] = {"Full", "Window", "Layered", "Heavy"};
   const kv::RetentionPolicy& retention = info.param.retention;
   return absl::StrCat(kModels[static_cast<int>(info.param.model)],
@@ -309,6 +354,13 @@ std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
                       HasLocal(info.param) ? "Local" : "");
 }
 
+#ifdef TOKEND_TEST_CUDA
+INSTANTIATE_TEST_SUITE_P(Cases, DeterminismTest,
+                         ::testing::Values(Case{Model::kCuda, kFull},
+                                           Case{Model::kCudaInt8, kLayered},
+                                           Case{Model::kCuda, kNarrow, {20, 0, 20}}),
+                         CaseName);
+#else
 INSTANTIATE_TEST_SUITE_P(
     Cases, DeterminismTest,
     ::testing::Values(Case{Model::kFake, kFull}, Case{Model::kFake, kWindow},
@@ -321,6 +373,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{Model::kInt16, kWindow}, Case{Model::kInt16, kWindow, {0, 60, 60}},
                       Case{Model::kInt8, kFull}, Case{Model::kInt8, kNarrow}),
     CaseName);
+#endif
 
 }  // namespace
 }  // namespace tokend::engine
