@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/backend_checks.h"
 #include "tests/support/compare.h"
+#include "tests/support/family_recipes.h"
 #include "tests/support/paged_runner.h"
 #include "tests/support/random_model.h"
 
@@ -93,6 +94,26 @@ TEST(CudaBackendTest, MatchesTheDenseReference) {
       const double tolerance = activations == Activations::kF32 ? 1e-2 : 5e-2;
       EXPECT_TRUE(Near(rig.Run(tokens, 33), want, tolerance * deviation))
           << base::ActivationsName(activations) << " biases " << shape.biases;
+    }
+  }
+}
+
+// Every family's recipe is served by the same kernels: in one chunk, and row by row.
+TEST(CudaBackendTest, EveryFamilyMatchesTheDenseReference) {
+  for (const testing::FamilyRecipe& recipe : testing::FamilyRecipes()) {
+    SCOPED_TRACE(recipe.family);
+    const RandomModel model(recipe.options);
+    const std::vector<int32_t> tokens = model.Tokens(24, 3);
+    const std::vector<double> want = ReferenceLogits(model, tokens);
+    const double deviation = testing::StandardDeviation(want);
+    for (const Activations activations : {Activations::kF32, Activations::kF16}) {
+      CudaBackendOptions options = Options();
+      options.activations = activations;
+      Rig rig(model, options);
+      const double tolerance = activations == Activations::kF32 ? 1e-2 : 5e-2;
+      const std::vector<float> got = rig.Run(tokens, 24);
+      EXPECT_TRUE(Near(got, want, tolerance * deviation)) << base::ActivationsName(activations);
+      EXPECT_TRUE(testing::SameBits(rig.Run(tokens, 1), got)) << base::ActivationsName(activations);
     }
   }
 }
