@@ -51,6 +51,14 @@ TOKEND_DEVICE uint32_t SelectBytes(uint32_t low, uint32_t high, uint32_t selecto
 #endif
 }
 
+// 2^23 + byte `index` of `bytes`: f32 has a last place of 1 there.
+TOKEND_DEVICE float FloatFromByte(uint32_t bytes, int index) {
+  const uint32_t bits = SelectBytes(bytes, 0x4b000000u, 0x7440u | static_cast<uint32_t>(index));
+  float value;
+  memcpy(&value, &bits, sizeof(bits));
+  return value;
+}
+
 // Both halves of `bits` are 1024 + code: code - zero, exact.
 template <int kZero>
 TOKEND_DEVICE uint32_t LowCodes(uint32_t bits) {

@@ -26,15 +26,15 @@ struct DecodeWork {
   int set_end;
 };
 
-TOKEND_DEVICE DecodeWork WorkOf(const SegmentPlan& plan, int record_blocks) {
+TOKEND_DEVICE DecodeWork WorkOf(const SegmentPlan& plan) {
   DecodeWork work;
   work.chunk = Warp() % plan.chunks;
   work.group = Warp() / plan.chunks;
   work.groups = kMatmulWarps / plan.chunks;
   const int begin = ChunkBegin(plan.records, plan.chunks, work.chunk);
   const int end = ChunkBegin(plan.records, plan.chunks, work.chunk + 1);
-  work.first_block = begin * record_blocks;
-  work.blocks = work.group < work.groups ? (end - begin) * record_blocks : 0;
+  work.first_block = begin * plan.record_blocks;
+  work.blocks = work.group < work.groups ? (end - begin) * plan.record_blocks : 0;
   const int sets = (plan.tiles + work.groups - 1) / work.groups;
   const int index = static_cast<int>(blockIdx.x) - plan.first_block;
   work.set_begin = static_cast<int>(static_cast<int64_t>(sets) * index / plan.blocks);
@@ -49,17 +49,9 @@ template <int kRowTiles, bool kPair>
 class DecodeRing {
  public:
   TOKEND_DEVICE DecodeRing(const MatmulParams& params, int segment, const DecodeWork& work)
-      : params_(params), plan_(params.plans[segment]), work_(work) {
-    const PackedMatrix& matrix = params.matmul.segments[segment].matrix;
-    reader_ = ReaderOf(matrix, plan_);
-    cols_ = matrix.cols;
+      : params_(params), plan_(params.plans[segment]), segment_(segment), work_(work) {
     ring_ = SharedArray<unsigned char>(params.ring_at + Warp() * params.stages * params.slot_bytes,
                                        params.stages * params.slot_bytes);
-    const int shift = min(params.row_shift, 3);
-    row_ = Lane() / kCopyUnits & ((1 << shift) - 1);
-    plane_block_ = Lane() / kCopyUnits >> shift;
-    plane_blocks_ = 8 >> shift;
-    row_offset_ = row_ * params.matmul.input.half.stride + Lane() % kCopyUnits * 8;
     Rewind();
   }
 
@@ -72,7 +64,7 @@ class DecodeRing {
     if (AtEnd()) return;
     const bool headed = Headed();
     const int bytes = Bytes();
-    unsigned char* to = Slot(stage) + (headed ? 0 : reader_.header_bytes) + Lane() * kCopyBytes;
+    unsigned char* to = Slot(stage) + (headed ? 0 : plan_.header_bytes) + Lane() * kCopyBytes;
 #pragma unroll
     for (int i = 0; i < kMaxSlotWeightBytes; i += kWarpLanes * kCopyBytes) {
       if (i + Lane() * kCopyBytes < bytes) CopyAsync16(to + i, from_ + i);
@@ -83,18 +75,23 @@ class DecodeRing {
     const Matmul& matmul = params_.matmul;
     if (matmul.input.residual != nullptr || AtEnd()) return;
     constexpr int kPlanes = kPair ? 2 : 1;
+    // Eight row-blocks at a time, of up to eight rows each.
+    const HalfRows& half = matmul.input.half;
+    const int shift = min(params_.row_shift, 3);
+    const int row = Lane() / kCopyUnits & ((1 << shift) - 1);
+    const int column = Lane() % kCopyUnits * 8;
+    const int64_t offset = row * half.stride + column;
     unsigned char* to = Slot(stage) + params_.slot_rows_at + Lane() % kCopyUnits * kCopyBytes;
     const int end = Count(block_) * kPlanes;
-    for (int pb = plane_block_; pb < end; pb += plane_blocks_) {
+    for (int pb = Lane() / kCopyUnits >> shift; pb < end; pb += 8 >> shift) {
       const int first = (work_.first_block + block_ + pb / kPlanes) * kBlockCols;
-      const __half* from =
-          (pb % kPlanes == 0 ? matmul.input.half.hi : matmul.input.half.lo) + row_offset_ + first;
-      const bool valid = first + Lane() % kCopyUnits * 8 < cols_;
+      const __half* from = (pb % kPlanes == 0 ? half.hi : half.lo) + offset + first;
+      const bool valid = first + column < matmul.segments[0].matrix.cols;
 #pragma unroll
       for (int n = 0; n < kRowTiles; ++n) {
-        if (n * 8 + row_ >= matmul.rows) continue;
-        CopyAsync16(to + (pb * matmul.rows + n * 8 + row_) * kRowBlockBytes,
-                    from + n * 8 * matmul.input.half.stride, valid);
+        if (n * 8 + row >= matmul.rows) continue;
+        CopyAsync16(to + (pb * matmul.rows + n * 8 + row) * kRowBlockBytes,
+                    from + n * 8 * half.stride, valid);
       }
     }
   }
@@ -109,34 +106,24 @@ class DecodeRing {
  private:
   TOKEND_DEVICE bool AtEnd() const { return set_ >= work_.set_end || work_.blocks == 0; }
   // A record begins here, with its header.
-  TOKEND_DEVICE bool Headed() const { return block_ % reader_.record_blocks == 0; }
+  TOKEND_DEVICE bool Headed() const { return block_ % plan_.record_blocks == 0; }
   TOKEND_DEVICE int Bytes() const {
-    return Count(block_) * reader_.block_bytes + (Headed() ? reader_.header_bytes : 0);
+    return Count(block_) * plan_.block_bytes + (Headed() ? plan_.header_bytes : 0);
   }
   // A tile beyond the last one is that one again, and not used.
   TOKEND_DEVICE void BeginSet(int set) {
     set_ = set;
     block_ = 0;
     const int tile = min(set * work_.groups + work_.group, plan_.tiles - 1);
-    const int records = work_.first_block / reader_.record_blocks;
-    from_ = reader_.data + tile * reader_.tile_bytes +
-            static_cast<int64_t>(records) *
-                (reader_.header_bytes + reader_.record_blocks * reader_.block_bytes) +
-            Lane() * kCopyBytes;
+    from_ = params_.matmul.segments[segment_].matrix.data + tile * plan_.tile_bytes +
+            RecordOffset(plan_, work_.first_block) + Lane() * kCopyBytes;
   }
 
   const MatmulParams& params_;
   const SegmentPlan& plan_;
+  int segment_;
   const DecodeWork& work_;
-  MatrixReader reader_;
-  int cols_;
   unsigned char* ring_;
-  // What this lane copies of rows: its first row and block x plane of a slot, the step
-  // between the latter, and where its row begins.
-  int row_;
-  int plane_block_;
-  int plane_blocks_;
-  int64_t row_offset_;
   const unsigned char* from_;
   int set_;
   int block_;  // of the chunk
@@ -144,7 +131,7 @@ class DecodeRing {
 
 template <int kRowTiles>
 struct DecodeSums {
-  RecordScales record;
+  uint2 header;  // of the record
   float accumulators[kRowTiles][4];
 };
 
@@ -166,12 +153,13 @@ TOKEND_DEVICE void AddSlot(const MatmulParams& params, const unsigned char* slot
         rows + min(n * 8 + Lane() / 4, row_count - 1) * kRowBlockBytes + RowOffset<kKind>();
   }
   if (FormatTraits<kFormat>::kSuper && block % kLayout.record_blocks == 0) {
-    sums.record = LoadRecord<kFormat>(slot);
+    sums.header = LoadHeader<kFormat>(slot);
   }
+  const RecordScales scales = ScalesOf<kFormat>(sums.header);
   BlockPointers pointers = PointersOf<kFormat>(slot + kLayout.header_bytes);
-#pragma unroll(kRowTiles == 1 ? 4 : 2)
+#pragma unroll 2
   for (int b = 0; b < count; ++b) {
-    const BlockWeights<kKind> weights = LoadBlock<kFormat>(pointers, sums.record);
+    const BlockWeights<kKind> weights = LoadBlock<kFormat>(pointers, scales);
     pointers.Advance(kLayout.block_bytes);
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {
@@ -274,9 +262,22 @@ TOKEND_DEVICE void MultiplySets(const MatmulParams& params, int segment, const D
   }
 }
 
+// Of a multiprocessor, as registers allow: on 9.0 two of one kernel and two of the next.
+// Elsewhere the same code would spill.
+template <int kRowTiles, bool kPair>
+inline constexpr int kDecodeBlocks = 4 / (kRowTiles * (kPair ? 2 : 1));
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+inline constexpr int kMostDecodeBlocks = 3;
+#else
+inline constexpr int kMostDecodeBlocks = 4;
+#endif
+
 // Up to 8 kRowTiles rows. Block: some sets of one segment.
 template <int kRowTiles, bool kPair>
-__global__ void __launch_bounds__(kDecodeThreads, 1)
+__global__ void __launch_bounds__(kDecodeThreads,
+                                  kDecodeBlocks<kRowTiles, kPair> < kMostDecodeBlocks
+                                      ? kDecodeBlocks<kRowTiles, kPair>
+                                      : kMostDecodeBlocks)
     MatmulDecodeKernel(const __grid_constant__ MatmulParams params) {
   const Matmul& matmul = params.matmul;
   int segment = 0;
@@ -285,7 +286,7 @@ __global__ void __launch_bounds__(kDecodeThreads, 1)
     ++segment;
   }
   const PackedMatrix& matrix = matmul.segments[segment].matrix;
-  const DecodeWork work = WorkOf(params.plans[segment], LayoutOf(matrix.format).record_blocks);
+  const DecodeWork work = WorkOf(params.plans[segment]);
   DecodeRing<kRowTiles, kPair> ring(params, segment, work);
   AllowNextKernel();
   for (int stage = 0; stage + 1 < params.stages; ++stage) {
@@ -313,7 +314,8 @@ __global__ void __launch_bounds__(kDecodeThreads, 1)
 
 template <int kRowTiles, bool kPair>
 absl::Status RunDecodeKernel(const Matmul& matmul, const DeviceInfo& device, cudaStream_t stream) {
-  const absl::StatusOr<MatmulLaunch> launch = PlanMatmulDecode(matmul, device);
+  const absl::StatusOr<MatmulLaunch> launch =
+      PlanMatmulDecode(matmul, kDecodeBlocks<kRowTiles, kPair>, device);
   if (!launch.ok()) return launch.status();
   LaunchDims dims;
   dims.grid_x = launch->grid_x;

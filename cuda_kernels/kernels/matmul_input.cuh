@@ -16,37 +16,25 @@ inline constexpr int kRowBlockBytes = kBlockCols * 2;  // 32 k of a row
 inline constexpr int kCopyBytes = 16;
 inline constexpr int kCopyUnits = kRowBlockBytes / kCopyBytes;
 
-// Where the blocks of a matrix lie.
-struct MatrixReader {
-  const unsigned char* data;
-  int64_t tile_bytes;
-  int record_blocks;
-  int header_bytes;
-  int block_bytes;
-};
-
-TOKEND_DEVICE MatrixReader ReaderOf(const PackedMatrix& matrix, const SegmentPlan& plan) {
-  const PackedLayout layout = LayoutOf(matrix.format);
-  return {matrix.data, static_cast<int64_t>(plan.records) * layout.record_bytes(),
-          layout.record_blocks, layout.header_bytes, layout.block_bytes};
+// Where the record that holds `block` begins in a tile.
+TOKEND_DEVICE int64_t RecordOffset(const SegmentPlan& plan, int block) {
+  return static_cast<int64_t>(block / plan.record_blocks) *
+         (plan.header_bytes + plan.record_blocks * plan.block_bytes);
 }
 
 // Copies blocks [block, block + count) of a tile, all of one record where a record has
 // a header, to `slot`: the header, if they begin a record, then the blocks. Shared
 // among `threads` threads.
-TOKEND_DEVICE void CopyWeights(const MatrixReader& reader, int tile, int block, int count,
-                               unsigned char* slot, int thread, int threads) {
-  const int record = reader.record_blocks == 1 ? block : block / 8;
-  const int within = reader.record_blocks == 1 ? 0 : block % 8;
-  const int record_bytes = reader.header_bytes + reader.record_blocks * reader.block_bytes;
-  const unsigned char* from =
-      reader.data + tile * reader.tile_bytes + static_cast<int64_t>(record) * record_bytes;
-  int bytes = count * reader.block_bytes;
+TOKEND_DEVICE void CopyWeights(const unsigned char* data, const SegmentPlan& plan, int tile,
+                               int block, int count, unsigned char* slot, int thread, int threads) {
+  const int within = block % plan.record_blocks;
+  const unsigned char* from = data + tile * plan.tile_bytes + RecordOffset(plan, block);
+  int bytes = count * plan.block_bytes;
   if (within == 0) {
-    bytes += reader.header_bytes;
+    bytes += plan.header_bytes;
   } else {
-    from += reader.header_bytes + within * reader.block_bytes;
-    slot += reader.header_bytes;
+    from += plan.header_bytes + within * plan.block_bytes;
+    slot += plan.header_bytes;
   }
   for (int i = thread * kCopyBytes; i < bytes; i += threads * kCopyBytes) {
     CopyAsync16(slot + i, from + i);

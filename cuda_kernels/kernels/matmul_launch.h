@@ -18,6 +18,10 @@ struct SegmentPlan {
   int tiles = 0;
   int records = 0;  // of a tile
   int chunks = 0;
+  int64_t tile_bytes = 0;
+  int record_blocks = 0;    // of the format's layout
+  int header_bytes = 0;     // the same
+  int block_bytes = 0;      // the same
   int slot_blocks = 0;      // blocks of 32 k that a ring slot holds; divides a record's
   int tile_slot_bytes = 0;  // of one tile in a slot: header, then blocks
 };
@@ -43,8 +47,10 @@ struct MatmulLaunch {
   size_t shared_bytes = 0;
 };
 
+// For a kernel of which `resident_blocks` blocks fit a multiprocessor's registers.
 // INVALID_ARGUMENT if no block of this device holds what it needs.
-absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, const DeviceInfo& device);
+absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int resident_blocks,
+                                              const DeviceInfo& device);
 
 // Of weights in a slot of a decode ring, unless one block is more; enough that a copy's
 // latency is spread over many bytes.

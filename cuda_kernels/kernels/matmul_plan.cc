@@ -30,6 +30,11 @@ MatmulLaunch Begin(const Matmul& matmul) {
     plan.tiles = Tiles(matrix);
     plan.records = Records(matrix.format, matrix.cols);
     plan.chunks = Chunks(plan.records);
+    const PackedLayout layout = LayoutOf(matrix.format);
+    plan.tile_bytes = int64_t{plan.records} * layout.record_bytes();
+    plan.record_blocks = layout.record_blocks;
+    plan.header_bytes = layout.header_bytes;
+    plan.block_bytes = layout.block_bytes;
   }
   return launch;
 }
@@ -42,12 +47,11 @@ void SizeSlots(int tiles, int rows, int max_blocks, int weight_bytes, MatmulPara
   int row_bytes = 0;
   for (int s = 0; s < params.matmul.segment_count; ++s) {
     SegmentPlan& plan = params.plans[s];
-    const PackedLayout layout = LayoutOf(params.matmul.segments[s].matrix.format);
     plan.slot_blocks = max_blocks;
-    while (plan.slot_blocks > 1 && plan.slot_blocks * layout.block_bytes * tiles > weight_bytes) {
+    while (plan.slot_blocks > 1 && plan.slot_blocks * plan.block_bytes * tiles > weight_bytes) {
       plan.slot_blocks /= 2;
     }
-    plan.tile_slot_bytes = layout.header_bytes + plan.slot_blocks * layout.block_bytes;
+    plan.tile_slot_bytes = plan.header_bytes + plan.slot_blocks * plan.block_bytes;
     weights = std::max(weights, tiles * plan.tile_slot_bytes);
     row_bytes = std::max(row_bytes, plan.slot_blocks * planes * rows * kRowBytes);
   }
@@ -63,10 +67,10 @@ struct Share {
 
 // With dependent launch two kernels' blocks share a multiprocessor. 16 warps of one
 // hide the latency of shared memory and products, so two blocks are tried first.
-std::vector<Share> Shares(const DeviceInfo& device) {
+std::vector<Share> Shares(int resident_blocks, const DeviceInfo& device) {
   const int kernels = device.dependent_launch ? 2 : 1;
   std::vector<Share> shares;
-  for (int blocks = 2 * kernels; blocks >= 1; blocks /= 2) {
+  for (int blocks = std::min(2 * kernels, resident_blocks); blocks >= 1; blocks /= 2) {
     const int64_t part = device.shared_bytes_per_multiprocessor / blocks - kReservedShared;
     shares.push_back(
         {std::min(part, device.shared_bytes_per_block), std::max(1, blocks / kernels)});
@@ -103,7 +107,8 @@ void DealSets(int slots, MatmulLaunch& launch) {
 
 }  // namespace
 
-absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, const DeviceInfo& device) {
+absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int resident_blocks,
+                                              const DeviceInfo& device) {
   MatmulLaunch launch = Begin(matmul);
   MatmulParams& params = launch.params;
   const bool normed = matmul.input.residual != nullptr;
@@ -119,7 +124,7 @@ absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, const Device
   params.partial_bytes =
       kMatmulWarps * matmul.rows * kTileOutputs * static_cast<int>(sizeof(float));
   params.ring_at = params.partial_at + 2 * params.partial_bytes;
-  for (const Share& share : Shares(device)) {
+  for (const Share& share : Shares(resident_blocks, device)) {
     for (int blocks = kMaxSlotBlocks; blocks >= 1; blocks /= 2) {
       SizeSlots(1, normed ? 0 : matmul.rows, blocks, kSlotWeightBytes, params);
       for (params.stages = kMaxStages; params.stages >= 2; --params.stages) {

@@ -33,9 +33,9 @@ class WideRing {
   TOKEND_DEVICE WideRing(const MatmulParams& params, int segment)
       : params_(params), plan_(params.plans[segment]) {
     const PackedMatrix& matrix = params.matmul.segments[segment].matrix;
-    reader_ = ReaderOf(matrix, plan_);
+    data_ = matrix.data;
     cols_ = matrix.cols;
-    blocks_ = plan_.records * reader_.record_blocks;
+    blocks_ = plan_.records * plan_.record_blocks;
     slots_ = (blocks_ + plan_.slot_blocks - 1) / plan_.slot_blocks;
     first_tile_ = (static_cast<int>(blockIdx.y) - plan_.first_block) * kWideTiles;
     ring_ = SharedArray<unsigned char>(params.ring_at, params.stages * params.slot_bytes);
@@ -55,8 +55,8 @@ class WideRing {
   TOKEND_DEVICE void CopySlotWeights(int slot) const {
     if (slot >= slots_) return;
     for (int t = Warp(); t < kWideTiles; t += kMatmulWarps) {
-      CopyWeights(reader_, min(first_tile_ + t, plan_.tiles - 1), FirstBlock(slot), Count(slot),
-                  Slot(slot) + t * plan_.tile_slot_bytes, Lane(), kWarpLanes);
+      CopyWeights(data_, plan_, min(first_tile_ + t, plan_.tiles - 1), FirstBlock(slot),
+                  Count(slot), Slot(slot) + t * plan_.tile_slot_bytes, Lane(), kWarpLanes);
     }
   }
   TOKEND_DEVICE void CopySlotRows(int slot) const {
@@ -71,7 +71,7 @@ class WideRing {
  private:
   const MatmulParams& params_;
   const SegmentPlan& plan_;
-  MatrixReader reader_;
+  const unsigned char* data_;
   int cols_;
   int blocks_;
   int slots_;
@@ -104,48 +104,48 @@ TOKEND_DEVICE void ForKind(PackedFormat format, const Run& run) {
 
 template <PackedFormat kFormat>
 TOKEND_DEVICE BlockWeights<KindOf<kFormat>()> LoadBlockAt(const unsigned char* block,
-                                                          const RecordScales& record) {
-  return LoadBlock<kFormat>(PointersOf<kFormat>(block), record);
+                                                          uint2 header) {
+  return LoadBlock<kFormat>(PointersOf<kFormat>(block), ScalesOf<kFormat>(header));
 }
 
 // Unpacking is a small part of the work on a block here: formats of a kind share its code.
 template <BlockKind kKind>
 TOKEND_DEVICE BlockWeights<kKind> LoadAnyBlock(PackedFormat format, const unsigned char* block,
-                                               const RecordScales& record) {
+                                               uint2 header) {
   if constexpr (kKind == BlockKind::kHalf) {
-    return LoadBlockAt<PackedFormat::kF16>(block, record);
+    return LoadBlockAt<PackedFormat::kF16>(block, header);
   } else if constexpr (kKind == BlockKind::kHalfPair) {
-    return LoadBlockAt<PackedFormat::kF16Pair>(block, record);
+    return LoadBlockAt<PackedFormat::kF16Pair>(block, header);
   } else if constexpr (kKind == BlockKind::kSixteens) {
-    return LoadBlockAt<PackedFormat::kQ6_K>(block, record);
+    return LoadBlockAt<PackedFormat::kQ6_K>(block, header);
   } else if constexpr (kKind == BlockKind::kScaled) {
-    if (format == PackedFormat::kQ4_0) return LoadBlockAt<PackedFormat::kQ4_0>(block, record);
-    if (format == PackedFormat::kQ5_0) return LoadBlockAt<PackedFormat::kQ5_0>(block, record);
-    return LoadBlockAt<PackedFormat::kQ8_0>(block, record);
+    if (format == PackedFormat::kQ4_0) return LoadBlockAt<PackedFormat::kQ4_0>(block, header);
+    if (format == PackedFormat::kQ5_0) return LoadBlockAt<PackedFormat::kQ5_0>(block, header);
+    return LoadBlockAt<PackedFormat::kQ8_0>(block, header);
   } else {
-    if (format == PackedFormat::kQ4_1) return LoadBlockAt<PackedFormat::kQ4_1>(block, record);
-    if (format == PackedFormat::kQ5_1) return LoadBlockAt<PackedFormat::kQ5_1>(block, record);
-    if (format == PackedFormat::kQ4_K) return LoadBlockAt<PackedFormat::kQ4_K>(block, record);
-    return LoadBlockAt<PackedFormat::kQ5_K>(block, record);
+    if (format == PackedFormat::kQ4_1) return LoadBlockAt<PackedFormat::kQ4_1>(block, header);
+    if (format == PackedFormat::kQ5_1) return LoadBlockAt<PackedFormat::kQ5_1>(block, header);
+    if (format == PackedFormat::kQ4_K) return LoadBlockAt<PackedFormat::kQ4_K>(block, header);
+    return LoadBlockAt<PackedFormat::kQ5_K>(block, header);
   }
 }
 
 template <BlockKind kKind>
-TOKEND_DEVICE RecordScales LoadAnyRecord(const unsigned char* header) {
-  if constexpr (kKind == BlockKind::kSixteens) return LoadRecord<PackedFormat::kQ6_K>(header);
-  return LoadRecord<PackedFormat::kQ4_K>(header);
+TOKEND_DEVICE uint2 LoadAnyHeader(const unsigned char* header) {
+  if constexpr (kKind == BlockKind::kSixteens) return LoadHeader<PackedFormat::kQ6_K>(header);
+  return LoadHeader<PackedFormat::kQ4_K>(header);
 }
 
 // One block of 32 k: `block` of the warp's first tile, `rows` of this lane's first row.
 template <BlockKind kKind, int kRowTiles, bool kPair>
 TOKEND_DEVICE void AddWideBlock(PackedFormat format, const unsigned char* block,
-                                int tile_slot_bytes, const RecordScales (&records)[kWideWarpTiles],
+                                int tile_slot_bytes, const uint2 (&headers)[kWideWarpTiles],
                                 const unsigned char* rows,
                                 WideAccumulators<kRowTiles>& accumulators) {
   BlockWeights<kKind> weights[kWideWarpTiles];
 #pragma unroll
   for (int t = 0; t < kWideWarpTiles; ++t) {
-    weights[t] = LoadAnyBlock<kKind>(format, block + t * tile_slot_bytes, records[t]);
+    weights[t] = LoadAnyBlock<kKind>(format, block + t * tile_slot_bytes, headers[t]);
   }
 #pragma unroll
   for (int n = 0; n < kRowTiles; ++n) {
@@ -218,7 +218,7 @@ TOKEND_DEVICE void MultiplyWide(const MatmulParams& params, int segment,
   const SegmentPlan& plan = params.plans[segment];
   const int warp_tile = Warp() / kWideRowWarps * kWideWarpTiles;
   const int warp_row = Warp() % kWideRowWarps * kRowTiles * 8;
-  RecordScales records[kWideWarpTiles] = {};
+  uint2 headers[kWideWarpTiles] = {};
   WideAccumulators<kRowTiles> accumulators = {};
   float* totals = WideTotals(kWideWarpTiles * kRowTiles * 4);
   int chunk = 0;
@@ -236,14 +236,14 @@ TOKEND_DEVICE void MultiplyWide(const MatmulParams& params, int segment,
     if (layout.record_blocks > 1 && block % layout.record_blocks == 0) {
 #pragma unroll
       for (int t = 0; t < kWideWarpTiles; ++t) {
-        records[t] = LoadAnyRecord<kKind>(tiles + t * plan.tile_slot_bytes);
+        headers[t] = LoadAnyHeader<kKind>(tiles + t * plan.tile_slot_bytes);
       }
     }
     const int count = ring.Count(s);
     for (int b = 0; b < count; ++b) {
       AddWideBlock<kKind, kRowTiles, kPair>(
           format, tiles + layout.header_bytes + b * layout.block_bytes, plan.tile_slot_bytes,
-          records, rows + b * (kPair ? 2 : 1) * kWideRows<kRowTiles> * kRowBlockBytes,
+          headers, rows + b * (kPair ? 2 : 1) * kWideRows<kRowTiles> * kRowBlockBytes,
           accumulators);
       if (++block < chunk_end) continue;
       EndChunk<kRowTiles>(chunk == 0, totals, accumulators);

@@ -48,7 +48,9 @@ constexpr BlockKind KindOf() {
 // Of outputs g and g + 8 of a record of the K types.
 struct RecordScales {
   float d[2];
-  float minimum[2];  // -dmin
+  float minimum[2];         // -dmin
+  float d_offset[2];        // -2^23 d
+  float minimum_offset[2];  // 2^23 dmin
 };
 
 template <BlockKind kKind>
@@ -65,22 +67,35 @@ struct BlockRows {
   uint32_t b[kPair ? 2 : 1][4];
 };
 
+// This lane's part of a record's header: d and dmin as they lie there.
 template <PackedFormat kFormat>
-TOKEND_DEVICE RecordScales LoadRecord(const unsigned char* header) {
-  RecordScales scales = {};
+TOKEND_DEVICE uint2 LoadHeader(const unsigned char* header) {
   const int g = Lane() / 4;
   if constexpr (FormatTraits<kFormat>::kSixteens) {
-    const __half2 d = HalvesFromBits(reinterpret_cast<const uint32_t*>(header)[g]);
+    return make_uint2(reinterpret_cast<const uint32_t*>(header)[g], 0);
+  } else {
+    return reinterpret_cast<const uint2*>(header)[g];
+  }
+}
+
+// Nothing for formats without records.
+template <PackedFormat kFormat>
+TOKEND_DEVICE RecordScales ScalesOf(uint2 header) {
+  RecordScales scales = {};
+  if constexpr (FormatTraits<kFormat>::kSuper) {
+    const __half2 d = HalvesFromBits(header.x);
     scales.d[0] = __low2float(d);
     scales.d[1] = __high2float(d);
-  } else if constexpr (FormatTraits<kFormat>::kSuper) {
-    const uint2 both = reinterpret_cast<const uint2*>(header)[g];
-    const __half2 d = HalvesFromBits(both.x);
-    const __half2 minimum = HalvesFromBits(both.y);
-    scales.d[0] = __low2float(d);
-    scales.d[1] = __high2float(d);
-    scales.minimum[0] = -__low2float(minimum);
-    scales.minimum[1] = -__high2float(minimum);
+    if constexpr (!FormatTraits<kFormat>::kSixteens) {
+      const __half2 minimum = HalvesFromBits(header.y);
+      scales.minimum[0] = -__low2float(minimum);
+      scales.minimum[1] = -__high2float(minimum);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        scales.d_offset[i] = -0x1p23f * scales.d[i];
+        scales.minimum_offset[i] = -0x1p23f * scales.minimum[i];
+      }
+    }
   }
   return scales;
 }
@@ -186,17 +201,20 @@ TOKEND_DEVICE void LoadScales(const unsigned char* scales, const RecordScales& r
   if constexpr (Traits::kHalf) return;
   if constexpr (Traits::kSuper) {
     const uint32_t all = *reinterpret_cast<const uint32_t*>(scales);
+    // Without conversions, which are slow. All is exact: d has 11 bits, scales at most 8.
     if constexpr (Traits::kSixteens) {
+      const uint32_t biased = all ^ 0x80808080u;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const auto scale = static_cast<float>(static_cast<int8_t>(all >> (8 * i)));
-        weights.d[i / 2][i % 2] = record.d[i % 2] * scale;
+        weights.d[i / 2][i % 2] = record.d[i % 2] * (FloatFromByte(biased, i) - (0x1p23f + 128));
       }
     } else {
-      weights.d[0][0] = record.d[0] * static_cast<float>(all & 0xffu);
-      weights.d[0][1] = record.d[1] * static_cast<float>(all >> 8 & 0xffu);
-      weights.minimum[0] = record.minimum[0] * static_cast<float>(all >> 16 & 0xffu);
-      weights.minimum[1] = record.minimum[1] * static_cast<float>(all >> 24);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        weights.d[0][i] = fmaf(record.d[i], FloatFromByte(all, i), record.d_offset[i]);
+        weights.minimum[i] =
+            fmaf(record.minimum[i], FloatFromByte(all, 2 + i), record.minimum_offset[i]);
+      }
     }
   } else if constexpr (Traits::kMinimum) {
     const uint2 all = *reinterpret_cast<const uint2*>(scales);
