@@ -7,6 +7,7 @@
 #include "core/base/status_macros.h"
 #include "core/engine/errors.h"
 #include "core/engine/scheduler.h"
+#include "core/sampling/errors.h"
 
 namespace tokend::engine {
 void Scheduler::PauseSlowReaders(absl::Duration now) {
@@ -102,12 +103,16 @@ void Scheduler::FinishStep(const ops::StepOutput& output, absl::Duration took) {
     turn.branch->Advance(entry.rows);
     if (!entry.decode) FinishPrefillRows(turn, entry.rows);
     if (entry.logit_row < 0 || turn.ended) continue;
-    const size_t width = static_cast<size_t>(options_.vocabulary_size);
+    const auto row = static_cast<size_t>(entry.logit_row);
     ++drawn;
-    DrawToken(turn,
-              output.logits.subspan(static_cast<size_t>(entry.logit_row) * width)
-                  .first(static_cast<size_t>(vocabulary_size_)),
-              now);
+    if (output.tokens.empty()) {
+      const auto logits = output.logits.subspan(row * options_.vocabulary_size);
+      DrawToken(turn, logits.first(static_cast<size_t>(vocabulary_size_)), now);
+    } else if (const int32_t token = output.tokens[row]; token >= 0) {
+      AddToken(turn, token, std::nullopt, now);
+    } else {
+      Fail(turn, sampling::NonFiniteLogit(-1 - token));
+    }
   }
   report.decode = took * report.decode_tokens / batch_.rows();
   report.prefill = took - report.decode;
@@ -145,6 +150,11 @@ void Scheduler::DrawToken(Turn& turn, absl::Span<const float> logits, absl::Dura
     logprob->logprob = sampler_.LogProbabilities(logits, *token, *turn.request.top_logprobs, &top);
     for (const auto& [id, value] : top) logprob->top.push_back({id, value});
   }
+  AddToken(turn, *token, std::move(logprob), now);
+}
+
+void Scheduler::AddToken(Turn& turn, int32_t token, std::optional<TokenLogprob> logprob,
+                         absl::Duration now) {
   const bool first = !turn.decoding();
   const absl::Duration since = turn.timer.OnToken(now);
   if (turn.timer.phase() != PhaseTimer::kDecode) turn.timer.Enter(PhaseTimer::kDecode, now);
@@ -153,10 +163,10 @@ void Scheduler::DrawToken(Turn& turn, absl::Span<const float> logits, absl::Dura
   } else {
     parts_.observer->OnInterToken(since);
   }
-  turn.branch->Append({*token});
-  turn.output_tokens.push_back(*token);
-  turn.penalties.AddOutput(*token);
-  TakeToken(turn, *token, std::move(logprob));
+  turn.branch->Append({token});
+  turn.output_tokens.push_back(token);
+  turn.penalties.AddOutput(token);
+  TakeToken(turn, token, std::move(logprob));
 }
 
 void Scheduler::TakeToken(Turn& turn, int32_t token, std::optional<TokenLogprob> logprob) {

@@ -43,6 +43,8 @@ Scheduler::Scheduler(const EngineOptions& options, const Engine::Parts& parts)
     : options_(options),
       parts_(parts),
       vocabulary_size_(std::min(options.vocabulary_size, parts.tokenizer->vocabulary_size())),
+      draws_on_backend_(parts.backend->info().draws_tokens &&
+                        vocabulary_size_ == options.vocabulary_size),
       registry_({options.max_running, options.max_queued, options.replay_window}) {}
 
 Scheduler::~Scheduler() { Shutdown(); }
@@ -132,7 +134,7 @@ absl::StatusOr<bool> Scheduler::StepOnce() {
   Sweep();
   if (status.ok() && batch_.rows() > 0) {
     const absl::Duration before = parts_.clock->Monotonic();
-    const auto output = parts_.backend->Forward(batch_.Build());
+    const auto output = parts_.backend->Forward(batch_.Build(draws_on_backend_));
     status = output.status();
     if (output.ok()) FinishStep(*output, parts_.clock->Monotonic() - before);
     ran = true;

@@ -108,6 +108,7 @@ class Scheduler {
   void FinishStep(const ops::StepOutput& output, absl::Duration took);
   void FinishPrefillRows(Turn& turn, int rows);
   void DrawToken(Turn& turn, absl::Span<const float> logits, absl::Duration now);
+  void AddToken(Turn& turn, int32_t token, std::optional<TokenLogprob> logprob, absl::Duration now);
   void TakeToken(Turn& turn, int32_t token, std::optional<TokenLogprob> logprob);
 
   // end_turn.cc: every turn ends in one of these.
@@ -121,6 +122,8 @@ class Scheduler {
   const EngineOptions options_;
   const Engine::Parts parts_;
   const int vocabulary_size_;  // tokens that may be drawn or sent
+  // Where the backend knows how, and knows of no other tokens.
+  const bool draws_on_backend_;
   TurnRegistry registry_;
   RateWindow rates_;
   std::atomic<int64_t> saturated_activations_ = 0;

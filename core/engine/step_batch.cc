@@ -7,6 +7,7 @@ void StepBatchBuilder::Clear() {
   tokens_.clear();
   sequences_.clear();
   logit_rows_.clear();
+  draws_.clear();
 }
 
 void StepBatchBuilder::Add(Turn* turn, int rows) {
@@ -27,15 +28,20 @@ void StepBatchBuilder::Add(Turn* turn, int rows) {
   if (last && turn->limit.tokens > 0) {
     entry.logit_row = static_cast<int>(logit_rows_.size());
     logit_rows_.push_back(sequence.first_row + rows - 1);
+    const Request& request = turn->request;
+    if (ops::DrawsAlone(request.sampling) && !request.top_logprobs.has_value()) {
+      draws_.push_back({&request.sampling, branch.tokens()});
+    }
   }
   entries_.push_back(entry);
 }
 
-ops::StepBatch StepBatchBuilder::Build() {
+ops::StepBatch StepBatchBuilder::Build(bool draw) {
   ops::StepBatch batch;
   batch.tokens = tokens_;
   batch.sequences = sequences_;
   batch.logit_rows = logit_rows_;
+  if (draw && draws_.size() == logit_rows_.size()) batch.draws = draws_;
   return batch;
 }
 

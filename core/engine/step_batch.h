@@ -26,8 +26,9 @@ class StepBatchBuilder {
   // logits of the last one are wanted if it is the last token known so far.
   void Add(Turn* turn, int rows);
 
-  // Good until the next Clear, or until a branch of the batch changes.
-  ops::StepBatch Build();
+  // Good until the next Clear, or until a branch of the batch changes. `draw`: has the
+  // backend draw the tokens, if each turn's draw needs the logits alone.
+  ops::StepBatch Build(bool draw);
   const std::vector<Entry>& entries() const { return entries_; }
   int rows() const { return static_cast<int>(tokens_.size()); }
 
@@ -36,6 +37,7 @@ class StepBatchBuilder {
   std::vector<int32_t> tokens_;
   std::vector<ops::StepSequence> sequences_;
   std::vector<int32_t> logit_rows_;
+  std::vector<ops::TokenDraw> draws_;
 };
 
 }  // namespace tokend::engine

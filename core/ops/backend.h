@@ -19,7 +19,8 @@ struct BackendInfo {
   int64_t huge_page_bytes = 0;  // of the weights, what the system backs with huge pages
   // What the device has left for the arena; negative: it lies in the host's memory.
   int64_t free_bytes = -1;
-  bool fills_scores = true;  // false: LayerKv::scores must be nullptr, nothing hidden
+  bool draws_tokens = false;  // knows StepBatch::draws
+  bool fills_scores = true;   // false: LayerKv::scores must be nullptr, nothing hidden
 };
 
 // Runs a model on a device. Owns the device's memory: weights, workspace and the

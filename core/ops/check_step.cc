@@ -33,6 +33,9 @@ absl::Status CheckSequences(const StepBatch& batch, const StepLimits& limits) {
       last = row;
     }
   }
+  if (!batch.draws.empty() && batch.draws.size() != batch.logit_rows.size()) {
+    return BadStep(absl::StrCat(batch.draws.size(), " draws"));
+  }
   if (next != rows) return BadStep(absl::StrCat("sequences cover ", next, " of ", rows, " rows"));
   if (logit_row < batch.logit_rows.size()) {
     return BadStep(absl::StrCat("logits of row ", batch.logit_rows[logit_row]));

@@ -22,6 +22,12 @@ struct SamplingParams {
   uint64_t seed = 0;
 };
 
+// Whether a draw depends on the logits alone, not on tokens before it.
+inline bool DrawsAlone(const SamplingParams& params) {
+  return params.logit_bias.empty() && params.repetition_penalty == 1 &&
+         params.presence_penalty == 0 && params.frequency_penalty == 0;
+}
+
 // The repetition penalty looks at so many newest tokens of base, input and output.
 inline constexpr int kPenaltyWindowTokens = 1024;
 

@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "core/base/page_id.h"
+#include "core/ops/sampling_params.h"
 
 namespace tokend::ops {
 
@@ -86,15 +87,28 @@ struct StepSequence {
   absl::Span<const LayerKv> layers;  // [number of layers]
 };
 
+// What is drawn from a row of logits: the token of sampling/sampler.h.
+struct TokenDraw {
+  const SamplingParams* params = nullptr;  // DrawsAlone
+  int64_t position = 0;                    // of the token that is drawn
+};
+
 struct StepBatch {
   absl::Span<const int32_t> tokens;          // [rows], each in [0, vocabulary_size)
   absl::Span<const StepSequence> sequences;  // cover all rows, in order
   absl::Span<const int32_t> logit_rows;      // ascending rows whose logits are wanted
+  // [logit_rows]: tokens are wanted in place of logits. Or empty; always for a backend
+  // that draws none (BackendInfo::draws_tokens).
+  absl::Span<const TokenDraw> draws;
 };
 
 // Belongs to the backend and stays until its next Forward.
 struct StepOutput {
-  absl::Span<const float> logits;  // [logit_rows.size(), vocabulary_size]
+  // [logit_rows.size(), vocabulary_size]; empty where tokens were drawn.
+  absl::Span<const float> logits;
+  // [logit_rows.size()] where the batch has draws; -1 - t: the logit of token t is not
+  // finite.
+  absl::Span<const int32_t> tokens;
   // Activations that did not fit f16, since the backend was created.
   int64_t saturated_activations = 0;
 };

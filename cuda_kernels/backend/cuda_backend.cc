@@ -101,6 +101,9 @@ absl::Status CudaBackend::Load(const ops::ModelPlan& plan) {
   TOKEND_ASSIGN_OR_RETURN(workspace_, Workspace::Create(model_->plan(), shape));
   TOKEND_RETURN_IF_ERROR(stream_.Zero(workspace_->data(), workspace_->bytes(), "workspace"));
   TOKEND_ASSIGN_OR_RETURN(staging_, PinnedBuffer::Allocate(shape.step_bytes, "step tables"));
+  TOKEND_ASSIGN_OR_RETURN(
+      host_draws_, PinnedBuffer::Allocate(
+                       kMaxCudaSequences * static_cast<int64_t>(sizeof(SamplingRow)), "draws"));
   TOKEND_ASSIGN_OR_RETURN(host_counter_, PinnedBuffer::Allocate(sizeof(unsigned), "counters"));
   const int64_t copy_bytes = 2 * kCopyBatch * static_cast<int64_t>(sizeof(int32_t));
   TOKEND_ASSIGN_OR_RETURN(host_copies_, PinnedBuffer::Allocate(copy_bytes, "page copies"));
@@ -119,6 +122,7 @@ ops::BackendInfo CudaBackend::info() const {
   info.weight_bytes = model_->weight_bytes();
   info.workspace_bytes = workspace_->bytes() + copies_.bytes();
   info.free_bytes = free_bytes_;
+  info.draws_tokens = true;
   info.fills_scores = false;
   return info;
 }
@@ -143,20 +147,24 @@ absl::Status CudaBackend::AllocateArena(int64_t pages) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Graph> CudaBackend::CaptureGraph(int rows, bool draw) {
+  PassShape shape;
+  shape.rows = rows;
+  shape.decode = !pair();
+  // Mode f32 has a tile for each row.
+  if (pair()) shape.append_tiles = shape.attention_tiles = rows;
+  return Graph::Capture(stream_, absl::StrCat("decode of ", rows), [&] {
+    TOKEND_RETURN_IF_ERROR(pass_->RunBlocks(shape));
+    TOKEND_RETURN_IF_ERROR(pass_->RunHead(0, rows, true));
+    return draw ? pass_->RunDraws(rows) : absl::OkStatus();
+  });
+}
+
 absl::Status CudaBackend::CaptureGraphs() {
   for (size_t i = 0; i < kBatchClasses.size(); ++i) {
-    const int rows = kBatchClasses[i];
     if (i > 0 && kBatchClasses[i - 1] >= options_.max_sequences) break;
-    TOKEND_ASSIGN_OR_RETURN(graphs_[i],
-                            Graph::Capture(stream_, absl::StrCat("decode of ", rows), [&] {
-                              PassShape shape;
-                              shape.rows = rows;
-                              shape.decode = !pair();
-                              // Mode f32 has a tile for each row.
-                              if (pair()) shape.append_tiles = shape.attention_tiles = rows;
-                              TOKEND_RETURN_IF_ERROR(pass_->RunBlocks(shape));
-                              return pass_->RunHead(0, rows, true);
-                            }));
+    TOKEND_ASSIGN_OR_RETURN(logit_graphs_[i], CaptureGraph(kBatchClasses[i], false));
+    TOKEND_ASSIGN_OR_RETURN(draw_graphs_[i], CaptureGraph(kBatchClasses[i], true));
   }
   return absl::OkStatus();
 }
@@ -170,15 +178,21 @@ ops::StepLimits CudaBackend::Limits() const {
           kv_.page_tokens};
 }
 
+absl::Status CudaBackend::ReserveOutput(const ops::StepBatch& batch) {
+  const auto rows = static_cast<int64_t>(batch.logit_rows.size());
+  const int64_t width = batch.draws.empty() ? model_->plan().vocabulary_size : 1;
+  PinnedBuffer* const buffer = batch.draws.empty() ? &host_logits_ : &host_tokens_;
+  static_assert(sizeof(float) == sizeof(int32_t));
+  const int64_t bytes = rows * width * static_cast<int64_t>(sizeof(float));
+  if (bytes <= buffer->bytes()) return absl::OkStatus();
+  TOKEND_ASSIGN_OR_RETURN(*buffer, PinnedBuffer::Allocate(bytes, "a step's output"));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ops::StepOutput> CudaBackend::Forward(const ops::StepBatch& batch) {
   TOKEND_RETURN_IF_ERROR(ops::CheckStep(batch, Limits()));
   TOKEND_RETURN_IF_ERROR(UseDevice(options_.device.ordinal));
-  const int64_t vocabulary = model_->plan().vocabulary_size;
-  const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
-  const int64_t bytes = logit_rows * vocabulary * static_cast<int64_t>(sizeof(float));
-  if (bytes > host_logits_.bytes()) {
-    TOKEND_ASSIGN_OR_RETURN(host_logits_, PinnedBuffer::Allocate(bytes, "logits"));
-  }
+  TOKEND_RETURN_IF_ERROR(ReserveOutput(batch));
   TOKEND_ASSIGN_OR_RETURN(
       const StepShape shape,
       writer_.Write(batch, {staging_.data(), static_cast<size_t>(staging_.bytes())}));
@@ -186,9 +200,15 @@ absl::StatusOr<ops::StepOutput> CudaBackend::Forward(const ops::StepBatch& batch
   TOKEND_RETURN_IF_ERROR(stream_.CopyToHost(host_counter_.data(), workspace_->saturations,
                                             sizeof(unsigned), "counters"));
   TOKEND_RETURN_IF_ERROR(stream_.Synchronize("step"));
-  saturations_ = *host_counter_.as<unsigned>();
   ops::StepOutput output;
-  output.logits = {host_logits_.as<float>(), static_cast<size_t>(logit_rows * vocabulary)};
+  const size_t rows = batch.logit_rows.size();
+  if (batch.draws.empty()) {
+    output.logits = {host_logits_.as<float>(),
+                     rows * static_cast<size_t>(model_->plan().vocabulary_size)};
+  } else {
+    output.tokens = {host_tokens_.as<int32_t>(), rows};
+  }
+  output.saturated_activations = *host_counter_.as<unsigned>();
   return output;
 }
 
@@ -199,9 +219,11 @@ absl::Status CudaBackend::RunStep(const StepShape& shape, const ops::StepBatch& 
   const bool every_row = batch.logit_rows.size() == batch.tokens.size();
   if (every_row && batch.sequences.size() == batch.tokens.size()) {
     const auto found = std::lower_bound(kBatchClasses.begin(), kBatchClasses.end(), rows);
-    TOKEND_RETURN_IF_ERROR(
-        graphs_[static_cast<size_t>(found - kBatchClasses.begin())].Launch(stream_));
-    return ReadLogits(0, rows);
+    const auto index = static_cast<size_t>(found - kBatchClasses.begin());
+    TOKEND_RETURN_IF_ERROR(SendDraws(batch, 0, rows));
+    const auto& graphs = batch.draws.empty() ? logit_graphs_ : draw_graphs_;
+    TOKEND_RETURN_IF_ERROR(graphs[index].Launch(stream_));
+    return ReadRows(batch, 0, rows);
   }
   PassShape pass;
   pass.rows = rows;
@@ -211,22 +233,39 @@ absl::Status CudaBackend::RunStep(const StepShape& shape, const ops::StepBatch& 
     pass.decode = pass.decode || (sequence.rows == 1 && !pair());
   }
   TOKEND_RETURN_IF_ERROR(pass_->RunBlocks(pass));
-  return RunLogits(static_cast<int>(batch.logit_rows.size()), every_row);
-}
-
-absl::Status CudaBackend::RunLogits(int count, bool all_rows) {
+  const auto count = static_cast<int>(batch.logit_rows.size());
   for (int first = 0; first < count; first += kBatchClasses.back()) {
     const int part = std::min(count - first, kBatchClasses.back());
-    TOKEND_RETURN_IF_ERROR(pass_->RunHead(first, part, all_rows));
-    TOKEND_RETURN_IF_ERROR(ReadLogits(first, part));
+    TOKEND_RETURN_IF_ERROR(pass_->RunHead(first, part, every_row));
+    TOKEND_RETURN_IF_ERROR(SendDraws(batch, first, part));
+    if (!batch.draws.empty()) TOKEND_RETURN_IF_ERROR(pass_->RunDraws(part));
+    TOKEND_RETURN_IF_ERROR(ReadRows(batch, first, part));
   }
   return absl::OkStatus();
 }
 
-absl::Status CudaBackend::ReadLogits(int first, int count) {
+absl::Status CudaBackend::SendDraws(const ops::StepBatch& batch, int first, int count) {
+  if (batch.draws.empty()) return absl::OkStatus();
+  // The rows sent before may still be on their way.
+  if (first > 0) TOKEND_RETURN_IF_ERROR(stream_.Synchronize("draws"));
+  auto* const rows = host_draws_.as<SamplingRow>();
+  for (int i = 0; i < count; ++i) {
+    const ops::TokenDraw& draw = batch.draws[static_cast<size_t>(first + i)];
+    rows[i] = MakeSamplingRow(*draw.params, draw.position);
+  }
+  return stream_.CopyToDevice(workspace_->draws, rows,
+                              count * static_cast<int64_t>(sizeof(SamplingRow)), "draws");
+}
+
+absl::Status CudaBackend::ReadRows(const ops::StepBatch& batch, int first, int count) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
+  if (!batch.draws.empty()) {
+    return stream_.CopyToHost(host_tokens_.as<int32_t>() + first, workspace_->tokens,
+                              count * kBytes, "tokens");
+  }
   const int64_t vocabulary = model_->plan().vocabulary_size;
   return stream_.CopyToHost(host_logits_.as<float>() + first * vocabulary, workspace_->logits,
-                            count * vocabulary * static_cast<int64_t>(sizeof(float)), "logits");
+                            count * vocabulary * kBytes, "logits");
 }
 
 absl::Status CudaBackend::CopyPages(absl::Span<const ops::PageCopy> copies) {

@@ -34,8 +34,6 @@ class CudaBackend final : public ops::Backend {
 
   // For tests, which poison what no step may read.
   unsigned char* arena() const { return arena_.as<unsigned char>(); }
-  // Values that did not fit f16 so far, as of the last step.
-  int64_t saturations() const { return saturations_; }
 
  private:
   // Decode steps of up to so many rows share a graph.
@@ -50,10 +48,14 @@ class CudaBackend final : public ops::Backend {
   absl::Status Load(const ops::ModelPlan& plan);
   ops::StepLimits Limits() const;
   absl::Status CaptureGraphs();
-  // Runs the step in the staging block; logits go to host_logits_.
+  absl::StatusOr<Graph> CaptureGraph(int rows, bool draw);
+  // Host memory for what the step gives.
+  absl::Status ReserveOutput(const ops::StepBatch& batch);
+  // Runs the step in the staging block; logits or tokens go to the host's memory.
   absl::Status RunStep(const StepShape& shape, const ops::StepBatch& batch);
-  absl::Status RunLogits(int count, bool all_rows);
-  absl::Status ReadLogits(int first, int count);
+  // Logit rows [first, first + count) of the step, through a graph or launch by launch.
+  absl::Status SendDraws(const ops::StepBatch& batch, int first, int count);
+  absl::Status ReadRows(const ops::StepBatch& batch, int first, int count);
   absl::Status CopyBatch(absl::Span<const ops::PageCopy> copies);
 
   const CudaBackendOptions options_;
@@ -65,15 +67,17 @@ class CudaBackend final : public ops::Backend {
   std::unique_ptr<ForwardPass> pass_;
   DeviceBuffer arena_;
   int64_t pages_ = 0;
-  std::array<Graph, kBatchClasses.size()> graphs_;
+  std::array<Graph, kBatchClasses.size()> logit_graphs_;
+  std::array<Graph, kBatchClasses.size()> draw_graphs_;
 
   PinnedBuffer staging_;       // the step's tables
   PinnedBuffer host_logits_;   // [rows, vocabulary_size]
+  PinnedBuffer host_draws_;    // [kMaxCudaSequences] SamplingRow
+  PinnedBuffer host_tokens_;   // [rows]
   PinnedBuffer host_counter_;  // saturations
   PinnedBuffer host_copies_;   // [2, kCopyBatch] page ids
   DeviceBuffer copies_;        // the same
-  int64_t saturations_ = 0;
-  int64_t free_bytes_ = -1;  // as in ops::BackendInfo
+  int64_t free_bytes_ = -1;    // as in ops::BackendInfo
 };
 
 }  // namespace tokend::cuda

@@ -3,6 +3,7 @@
 #include "core/base/status_macros.h"
 #include "cuda_kernels/kernels/embedding.h"
 #include "cuda_kernels/kernels/norm.h"
+#include "cuda_kernels/kernels/sampling.h"
 
 namespace tokend::cuda {
 namespace {
@@ -245,6 +246,19 @@ absl::Status ForwardPass::RunHead(int first, int count, bool all_rows) const {
   matmul.output.soft_cap = plan().logit_soft_cap;
   matmul.saturations = work.saturations;
   return Multiply(matmul);
+}
+
+absl::Status ForwardPass::RunDraws(int count) const {
+  const Workspace& work = *parts_.workspace;
+  SampleParams sample;
+  sample.rows = count;
+  sample.vocabulary = static_cast<int>(plan().vocabulary_size);
+  sample.logits = work.logits;
+  sample.stride = plan().vocabulary_size;
+  sample.row_params = work.draws;
+  sample.tokens = work.tokens;
+  sample.workspace = work.sampling;
+  return SampleRows(sample, parts_.stream->get());
 }
 
 }  // namespace tokend::cuda

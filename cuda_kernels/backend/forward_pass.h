@@ -49,6 +49,10 @@ class ForwardPass {
   // workspace->logits [count, vocabulary_size]. `all_rows`: they are the step's rows.
   absl::Status RunHead(int first, int count, bool all_rows) const;
 
+  // Tokens of the `count` rows of logits there, by workspace->draws, to
+  // workspace->tokens.
+  absl::Status RunDraws(int count) const;
+
  private:
   // A block's output that its post norm has yet to add to x.
   struct Pending {

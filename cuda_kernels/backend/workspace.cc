@@ -45,6 +45,10 @@ void Workspace::Carve(const ops::ModelPlan& plan, const WorkspaceShape& shape, C
   attended = carver->TakeHalfRows(rows, heads_width, shape.pair);
   activated = carver->TakeHalfRows(rows, plan.ffn_width, shape.pair);
   logits = carver->Take<float>(shape.logit_rows * plan.vocabulary_size);
+  draws = carver->Take<SamplingRow>(shape.logit_rows);
+  tokens = carver->Take<int32_t>(shape.logit_rows);
+  sampling = carver->Take<unsigned char>(static_cast<int64_t>(SamplingWorkspaceBytes(
+      shape.logit_rows, static_cast<int>(plan.vocabulary_size), /*adjustment_capacity=*/0)));
   ropes.clear();
   for (const ops::Rope& rope : plan.ropes) {
     RopeTable table;

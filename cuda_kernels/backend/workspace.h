@@ -10,6 +10,7 @@
 #include "cuda_kernels/kernels/attention.h"
 #include "cuda_kernels/kernels/half_rows.h"
 #include "cuda_kernels/kernels/kv_layout.h"
+#include "cuda_kernels/kernels/sampling.h"
 #include "cuda_kernels/runtime/buffer.h"
 
 namespace tokend::cuda {
@@ -43,6 +44,9 @@ class Workspace {
   HalfRows attended;             // [rows, heads * head_dim]
   HalfRows activated;            // [rows, ffn_width]
   float* logits = nullptr;       // [logit_rows, vocabulary_size]
+  SamplingRow* draws = nullptr;  // [logit_rows]
+  int32_t* tokens = nullptr;     // [logit_rows]
+  unsigned char* sampling = nullptr;
   std::vector<RopeTable> ropes;  // by ModelPlan::ropes
   unsigned char* attention = nullptr;
   int64_t attention_bytes = 0;

@@ -1,6 +1,7 @@
 #include "tests/support/fake_backend.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -53,6 +54,7 @@ ops::BackendInfo FakeBackend::info() const {
   ops::BackendInfo info;
   info.device = "fake";
   info.page_bytes = static_cast<int64_t>(options_.page_tokens * sizeof(Row));
+  info.draws_tokens = options_.draws_tokens;
   return info;
 }
 
@@ -216,7 +218,28 @@ absl::StatusOr<ops::StepOutput> FakeBackend::Forward(const ops::StepBatch& batch
     }
   }
   if (!problems_.empty()) return Failed(problems_.front());
-  return ops::StepOutput{.logits = logits_, .saturated_activations = saturated_activations};
+  ops::StepOutput output;
+  output.saturated_activations = saturated_activations;
+  if (batch.draws.empty()) {
+    output.logits = logits_;
+  } else {
+    DrawTokens(batch.draws);
+    output.tokens = tokens_;
+  }
+  return output;
+}
+
+void FakeBackend::DrawTokens(absl::Span<const ops::TokenDraw> draws) {
+  tokens_.clear();
+  const auto width = static_cast<size_t>(options_.vocabulary_size);
+  for (size_t i = 0; i < draws.size(); ++i) {
+    const auto row = absl::MakeConstSpan(logits_).subspan(i * width, width);
+    const auto token = sampler_.Sample(row, *draws[i].params,
+                                       sampling::PenaltyState(*draws[i].params), draws[i].position);
+    const auto bad =
+        std::find_if(row.begin(), row.end(), [](float l) { return !std::isfinite(l); });
+    tokens_.push_back(token.ok() ? *token : -1 - static_cast<int32_t>(bad - row.begin()));
+  }
 }
 
 absl::Status FakeBackend::CopyPages(absl::Span<const ops::PageCopy> copies) {

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "core/base/page_id.h"
 #include "core/ops/backend.h"
+#include "core/sampling/sampler.h"
 
 namespace tokend::testing {
 
@@ -19,6 +20,7 @@ struct FakeBackendOptions {
   int vocabulary_size = 64;
   int max_batch_tokens = 2048;
   int max_sequences = 32;
+  bool draws_tokens = false;
 };
 
 // A backend without a model. With x[0][p] = H(token p), layer l keeps
@@ -84,7 +86,11 @@ class FakeBackend : public ops::Backend {
 
   const FakeBackendOptions options_;
   std::vector<Row> arena_;  // [pages, page_tokens]
+  void DrawTokens(absl::Span<const ops::TokenDraw> draws);
+
   std::vector<float> logits_;
+  std::vector<int32_t> tokens_;
+  sampling::Sampler sampler_;
   std::vector<std::string> problems_;
   int64_t steps_ = 0;
   int64_t rows_ = 0;

@@ -268,8 +268,50 @@ TEST(SchedulerTest, LogprobsAreOfTheRawLogits) {
   }
 }
 
-TEST(SchedulerTest, BadLogitsEndOneRequestOnly) {
-  Harness harness;
+class DrawingTest : public ::testing::TestWithParam<bool> {
+ protected:
+  static HarnessOptions Options(bool draws_tokens) {
+    HarnessOptions options;
+    options.backend.draws_tokens = draws_tokens;
+    return options;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(OnTheBackend, DrawingTest, ::testing::Bool());
+
+// Where every turn of a step draws from its logits alone, a backend that can draws.
+TEST(SchedulerTest, ItDoesNotMatterWhoDraws) {
+  std::vector<std::vector<int32_t>> tokens[2];
+  for (const bool draws : {false, true}) {
+    HarnessOptions options;
+    options.backend.draws_tokens = draws;
+    Harness harness(options);
+    int drawn = 0, told = 0;
+    harness.backend().on_forward =
+        [&, step = harness.backend().on_forward](const ops::StepBatch& batch) {
+          if (!batch.logit_rows.empty()) ++(batch.draws.empty() ? told : drawn);
+          return step ? step(batch) : absl::OkStatus();
+        };
+    std::vector<std::shared_ptr<RecordingSink>> sinks;
+    for (int i = 0; i < 12; ++i) {
+      Request request = TokensRequest(Ascending(3 + i), 4 + i);
+      request.sampling.temperature = i % 4 == 0 ? 0 : 0.5f + static_cast<float>(i) / 8;
+      request.sampling.seed = 100 + i;
+      if (i % 3 == 1) request.sampling.top_k = 0;
+      if (i == 5) request.sampling.frequency_penalty = 0.5f;
+      if (i == 6) request.sampling.logit_bias = {{kFirstByte, 3.0f}};
+      if (i == 7) request.top_logprobs = 2;
+      sinks.push_back(harness.Submit(std::move(request)));
+    }
+    harness.RunUntilIdle();
+    for (const auto& sink : sinks) tokens[draws].push_back(sink->tokens());
+    EXPECT_GT(told, 0);
+    EXPECT_EQ(drawn > 0, draws);
+  }
+  EXPECT_EQ(tokens[0], tokens[1]);
+}
+
+TEST_P(DrawingTest, BadLogitsEndOneRequestOnly) {
+  Harness harness(Options(GetParam()));
   auto good = harness.Submit(TokensRequest(Ascending(20), 10));
   Request request = TokensRequest(Ascending(60), 10);
   request.session = OnSession("a");
