@@ -25,47 +25,44 @@ void Put(T value, uint8_t* at) {
   std::memcpy(at, &value, sizeof(value));
 }
 
-// Where the code of (output, column) of a block belongs: see packed_format.h.
-struct Place {
-  int lane;
-  int m;
-  int r;
-  int e;
-};
+uint32_t Load32(const void* at) {
+  uint32_t value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
 
-struct Places {
-  Place of[kTileOutputs][kBlockCols];
-};
+template <typename T>
+void OrInto(T bits, uint8_t* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(value));
+  Put(static_cast<T>(value | bits), at);
+}
 
-Places MakePlaces(PackedFormat format) {
-  Places places = {};
-  for (int g = 0; g < 8; ++g) {
-    for (int t = 0; t < 4; ++t) {
-      for (int r = 0; r < 4; ++r) {
-        for (int me = 0; me < 4; ++me) {
-          const int m = me / 2;
-          const int e = me % 2;
-          const int output = g + 8 * (r % 2);
-          places.of[output][BlockColumn(format, t, m, r / 2, e)] = {4 * g + t, m, r, e};
-        }
-      }
-    }
-  }
-  return places;
+// Of four consecutive k, which register 2 i and element e take as 2 i + e, bits
+// `mask` of each byte to bit `i_step` i + `e_step` e.
+template <int i_step, int e_step>
+uint32_t Spread(uint32_t four, uint32_t mask) {
+  return (four & mask) | (four >> 8 & mask) << e_step | (four >> 16 & mask) << i_step |
+         (four >> 24 & mask) << (i_step + e_step);
 }
 
 // One tile that is being filled, an output at a time.
 class TileWriter {
  public:
-  TileWriter(PackedFormat format, const Places& places, uint8_t* tile)
-      : format_(format), layout_(LayoutOf(format)), places_(places), tile_(tile) {}
+  TileWriter(PackedFormat format, uint8_t* tile)
+      : format_(format), layout_(LayoutOf(format)), tile_(tile) {}
 
-  void PutHalf(int output, int64_t k, uint16_t hi, uint16_t lo) const {
-    const Place& place = places_.of[output][k % kBlockCols];
-    uint8_t* at = tile_ + k / kBlockCols * layout_.block_bytes + 512 * place.m + 16 * place.lane +
-                  4 * place.r + 2 * place.e;
-    Put(hi, at);
-    if (format_ == PackedFormat::kF16Pair) Put(lo, at + 1024);
+  // 32 values of block `index`, f16.
+  void PutHalves(int output, int64_t index, int plane, const uint16_t* halves) const {
+    uint8_t* at =
+        tile_ + index * layout_.block_bytes + 1024 * plane + 64 * (output % 8) + 4 * (output / 8);
+    for (int t = 0; t < 4; ++t) {
+      for (int m = 0; m < 2; ++m) {
+        for (int i = 0; i < 2; ++i) {
+          Put(Load32(halves + BlockColumn(format_, t, m, i, 0)), at + 512 * m + 16 * t + 8 * i);
+        }
+      }
+    }
   }
 
   void PutSimpleBlock(int output, int64_t index, const ops::SimpleBlock& block) const {
@@ -104,31 +101,33 @@ class TileWriter {
 
  private:
   // The block's bytes are zero before the first output.
-  void PutCodes(int output, const uint8_t* codes, uint8_t* at) const {
-    uint8_t* behind = at + layout_.code_bytes;
-    const bool bytes = format_ == PackedFormat::kQ8_0;
-    for (int k = 0; k < kBlockCols; ++k) {
-      const Place& place = places_.of[output][k];
-      const unsigned code = codes[k];
-      if (bytes) {
-        at[16 * place.lane + 8 * place.m + 2 * place.r + place.e] = codes[k];
-        continue;
-      }
-      const int bit = 4 * (place.r + 4 * place.e);
-      at[8 * place.lane + 4 * place.m + bit / 8] |= static_cast<uint8_t>((code & 15u) << (bit % 8));
-      const int pair = 4 * place.m + place.r;
-      if (layout_.high_bit_bytes == 64) {
-        behind[2 * place.lane + place.e] |= static_cast<uint8_t>((code >> 4) << pair);
-      } else if (layout_.high_bit_bytes == 128) {
-        behind[4 * place.lane + 2 * place.e + pair / 4] |=
-            static_cast<uint8_t>((code >> 4) << (2 * (pair % 4)));
+  void PutCodes(int output, const uint8_t* codes, uint8_t* block) const {
+    uint8_t* behind = block + layout_.code_bytes;
+    const int side = output / 8;
+    for (int t = 0; t < 4; ++t) {
+      const int lane = output % 8 * 4 + t;
+      for (int m = 0; m < 2; ++m) {
+        const uint32_t four = Load32(codes + BlockColumn(format_, t, m, 0, 0));
+        if (format_ == PackedFormat::kQ8_0) {
+          uint8_t* at = block + 16 * lane + 8 * m + 2 * side;
+          Put(static_cast<uint16_t>(four), at);
+          Put(static_cast<uint16_t>(four >> 16), at + 4);
+          continue;
+        }
+        OrInto(Spread<8, 16>(four, 15) << (4 * side), block + 8 * lane + 4 * m);
+        if (layout_.high_bit_bytes == 64) {
+          const uint32_t bits = Spread<2, 8>(four >> 4 & 0x01010101u, 1) << (4 * m + side);
+          OrInto(static_cast<uint16_t>(bits), behind + 2 * lane);
+        } else if (layout_.high_bit_bytes == 128) {
+          OrInto(Spread<4, 16>(four >> 4 & 0x03030303u, 3) << (8 * m + 2 * side),
+                 behind + 4 * lane);
+        }
       }
     }
   }
 
   PackedFormat format_;
   PackedLayout layout_;
-  const Places& places_;
   uint8_t* tile_;
 };
 
@@ -147,7 +146,7 @@ class RowPacker {
       case WeightType::kF32:
       case WeightType::kF16:
       case WeightType::kBF16:
-        pair_ = pair;
+        pair_ = pair && source.type != WeightType::kF16;
         values_.resize(static_cast<size_t>(source.cols));
         break;
       default:
@@ -160,8 +159,10 @@ class RowPacker {
     const base::WeightTypeInfo& info = base::GetWeightType(source_.type);
     const auto* blocks = reinterpret_cast<const uint8_t*>(bytes);
     switch (source_.type) {
-      case WeightType::kF32:
       case WeightType::kF16:
+        PackHalves(bytes, output, tile);
+        return absl::OkStatus();
+      case WeightType::kF32:
       case WeightType::kBF16:
         ops::DequantizeRowRef(source_.type, bytes, absl::MakeSpan(values_));
         return PackValues(row, output, tile);
@@ -183,15 +184,28 @@ class RowPacker {
   }
 
  private:
+  // What the file's own f16 say is held as it is, Inf and NaN too.
+  void PackHalves(const std::byte* row, int output, const TileWriter& tile) const {
+    for (int64_t k = 0; k < source_.cols; k += kBlockCols) {
+      uint16_t halves[kBlockCols] = {};
+      const int64_t count = std::min<int64_t>(kBlockCols, source_.cols - k);
+      std::memcpy(halves, row + 2 * k, static_cast<size_t>(2 * count));
+      tile.PutHalves(output, k / kBlockCols, 0, halves);
+    }
+  }
+
   absl::Status PackValues(int64_t row, int output, const TileWriter& tile) const {
-    const bool is_f16 = source_.type == WeightType::kF16;
-    for (int64_t k = 0; k < source_.cols; ++k) {
-      const float value = values_[static_cast<size_t>(k)];
-      // An F16 file's own Inf or NaN is its own affair: the value is held as it is.
-      if (!is_f16 && !(std::fabs(value) <= kLargestHalf)) return DoesNotFit(name_, row, k, value);
-      const uint16_t hi = ops::F32ToF16(value);
-      const uint16_t lo = pair_ ? ops::F32ToF16(value - ops::F16ToF32(hi)) : uint16_t{0};
-      tile.PutHalf(output, k, hi, lo);
+    for (int64_t k = 0; k < source_.cols; k += kBlockCols) {
+      uint16_t hi[kBlockCols] = {};
+      uint16_t lo[kBlockCols] = {};
+      for (int64_t i = 0; i < std::min<int64_t>(kBlockCols, source_.cols - k); ++i) {
+        const float value = values_[static_cast<size_t>(k + i)];
+        if (!(std::fabs(value) <= kLargestHalf)) return DoesNotFit(name_, row, k + i, value);
+        hi[i] = ops::F32ToF16(value);
+        lo[i] = ops::F32ToF16(value - ops::F16ToF32(hi[i]));
+      }
+      tile.PutHalves(output, k / kBlockCols, 0, hi);
+      if (pair_) tile.PutHalves(output, k / kBlockCols, 1, lo);
     }
     return absl::OkStatus();
   }
@@ -211,15 +225,13 @@ int64_t TileBytes(const PackedMatrix& matrix) {
 absl::Status Pack(const ops::Matrix& first, const ops::Matrix* second, bool pair,
                   absl::string_view name, std::byte* out) {
   const PackedMatrix view = PackedView(first, pair, second != nullptr, nullptr);
-  const Places places = MakePlaces(view.format);
   const int64_t tile_bytes = TileBytes(view);
   const int64_t bytes = PackedBytes(first, pair, second != nullptr);
   std::memset(out, 0, static_cast<size_t>(bytes));
   const int rows_of_each = second == nullptr ? kTileOutputs : kTileOutputs / 2;
   RowPacker packers[2] = {{first, pair, name}, {second == nullptr ? first : *second, pair, name}};
   for (int64_t tile = 0; tile < Tiles(view); ++tile) {
-    const TileWriter writer(view.format, places,
-                            reinterpret_cast<uint8_t*>(out + tile * tile_bytes));
+    const TileWriter writer(view.format, reinterpret_cast<uint8_t*>(out + tile * tile_bytes));
     for (int output = 0; output < kTileOutputs; ++output) {
       const int64_t row = tile * rows_of_each + output % rows_of_each;
       if (row >= first.rows) continue;
