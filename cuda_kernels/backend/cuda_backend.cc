@@ -101,6 +101,9 @@ absl::Status CudaBackend::Load(const ops::ModelPlan& plan) {
   TOKEND_ASSIGN_OR_RETURN(workspace_, Workspace::Create(model_->plan(), shape));
   TOKEND_RETURN_IF_ERROR(stream_.Zero(workspace_->data(), workspace_->bytes(), "workspace"));
   TOKEND_ASSIGN_OR_RETURN(staging_, PinnedBuffer::Allocate(shape.step_bytes, "step tables"));
+  // A graph's rows behind those of its step have the tokens and positions of steps
+  // before, or these.
+  std::memset(staging_.data(), 0, static_cast<size_t>(staging_.bytes()));
   TOKEND_ASSIGN_OR_RETURN(
       host_draws_, PinnedBuffer::Allocate(
                        kMaxCudaSequences * static_cast<int64_t>(sizeof(SamplingRow)), "draws"));

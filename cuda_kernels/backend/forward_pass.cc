@@ -229,9 +229,9 @@ absl::Status ForwardPass::RunHead(int first, int count, bool all_rows) const {
     NormRowsParams norm;
     norm.rows = count;
     norm.width = static_cast<int>(plan().width);
-    norm.x = work.x;
+    norm.x = all_rows ? work.x + first * plan().width : work.x;
     norm.x_stride = plan().width;
-    norm.row_index = parts_.step.logit_rows + first;
+    if (!all_rows) norm.row_index = parts_.step.logit_rows + first;
     norm.norm = parts_.model->output_norm();
     norm.out = work.normed;
     norm.saturations = work.saturations;

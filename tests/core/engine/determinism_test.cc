@@ -1,24 +1,15 @@
 // What a turn says depends on its tokens, policy and sampling alone: not on
 // chunks, neighbours, caching, forks or rollbacks.
 #include <algorithm>
-#include <cstring>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/cpu/cpu_backend.h"
 #include "core/engine/scheduler.h"
 #include "gtest/gtest.h"
+#include "tests/core/engine/determinism_backends.h"
 #include "tests/core/engine/harness.h"
-#include "tests/support/random_model.h"
-#ifdef TOKEND_TEST_CUDA
-#include <cuda_runtime_api.h>
-
-#include "cuda_kernels/backend/cuda_backend.h"
-#include "cuda_kernels/runtime/device.h"
-#endif
 
 namespace tokend::engine {
 namespace {
@@ -50,105 +41,6 @@ struct Case {
 };
 
 bool HasLocal(const Case& c) { return c.local_windows != std::vector<int64_t>{0, 0, 0}; }
-
-// Random weights.
-const RandomModel& SmallModel() {
-  static const RandomModel* const model = [] {
-    RandomModelOptions random;
-    random.vocabulary_size = kVocabulary;
-    random.layers = 3;
-    random.weight_type = base::WeightType::kQ4_1;
-    random.embedding_type = base::WeightType::kQ8_0;
-    return new RandomModel(random);
-  }();
-  return *model;
-}
-
-// The small model on the CPU; free pages are all NaN.
-void UseCpu(base::Activations activations, base::KvDtype kv_dtype, HarnessOptions* options) {
-  cpu::CpuBackendOptions cpu;
-  cpu.threads = 2;
-  cpu.activations = activations;
-  cpu.kv_dtype = kv_dtype;
-  cpu.max_batch_tokens = options->engine.max_batch_tokens;
-  const std::shared_ptr<cpu::CpuBackend> backend =
-      cpu::CpuBackend::Create(SmallModel().plan(), cpu).value();
-  options->real_backend = backend;
-  options->on_page_freed = [backend](base::PageId page) {
-    cpu::KvArena* arena = backend->arena();
-    const int64_t half = arena->layout().half_page_bytes();
-    std::memset(arena->keys() + static_cast<int64_t>(page) * half, 0xff, half);
-    std::memset(arena->values() + static_cast<int64_t>(page) * half, 0xff, half);
-  };
-}
-
-#ifdef TOKEND_TEST_CUDA
-// The same on a device.
-void UseCuda(base::KvDtype kv_dtype, HarnessOptions* options) {
-  cuda::CudaBackendOptions cuda;
-  cuda.device = cuda::OpenDevice(0).value();
-  cuda.kv_dtype = kv_dtype;
-  cuda.max_batch_tokens = options->engine.max_batch_tokens;
-  cuda.max_sequences = options->engine.max_running;
-  const std::shared_ptr<cuda::CudaBackend> backend =
-      cuda::CudaBackend::Create(SmallModel().plan(), cuda).value();
-  options->real_backend = backend;
-  options->on_page_freed = [backend](base::PageId page) {
-    const int64_t bytes = backend->info().page_bytes;
-    EXPECT_EQ(cudaMemset(backend->arena() + static_cast<int64_t>(page) * bytes, 0xff,
-                         static_cast<size_t>(bytes)),
-              cudaSuccess);
-  };
-}
-
-// A backend that leaves drawing to the host.
-class WithoutDraws : public ops::Backend {
- public:
-  explicit WithoutDraws(std::shared_ptr<ops::Backend> backend) : backend_(std::move(backend)) {}
-  ops::BackendInfo info() const override {
-    ops::BackendInfo info = backend_->info();
-    info.draws_tokens = false;
-    return info;
-  }
-  absl::Status AllocateArena(int64_t pages) override { return backend_->AllocateArena(pages); }
-  absl::StatusOr<ops::StepOutput> Forward(const ops::StepBatch& batch) override {
-    return backend_->Forward(batch);
-  }
-  absl::Status CopyPages(absl::Span<const ops::PageCopy> copies) override {
-    return backend_->CopyPages(copies);
-  }
-
- private:
-  const std::shared_ptr<ops::Backend> backend_;
-};
-
-TEST(CudaDrawTest, TokensAreThoseThatTheHostDraws) {
-  std::vector<std::vector<int32_t>> tokens[2];
-  for (const bool device : {false, true}) {
-    HarnessOptions options;
-    UseCuda(base::KvDtype::kF16, &options);
-    EXPECT_TRUE(options.real_backend->info().draws_tokens);
-    if (!device) options.real_backend = std::make_shared<WithoutDraws>(options.real_backend);
-    Harness harness(options);
-    std::vector<std::shared_ptr<RecordingSink>> sinks;
-    for (int i = 0; i < 5; ++i) {
-      Request request = TokensRequest(Tokens(4 + 7 * i, i), 6);
-      request.sampling.temperature = i == 0 ? 0 : 0.4f * static_cast<float>(i);
-      request.sampling.seed = i;
-      if (i % 2 == 1) request.sampling.top_k = 0;
-      sinks.push_back(harness.Submit(std::move(request)));
-    }
-    harness.RunUntilIdle();
-    for (const auto& sink : sinks) {
-      EXPECT_EQ(sink->tokens().size(), 6u);
-      tokens[device].push_back(sink->tokens());
-    }
-  }
-  EXPECT_EQ(tokens[0], tokens[1]);
-}
-#else
-void UseCuda(base::KvDtype, HarnessOptions*) {}
-#endif
 
 class DeterminismTest : public ::testing::TestWithParam<Case> {
  protected:
