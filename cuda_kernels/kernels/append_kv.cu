@@ -28,11 +28,8 @@ __global__ void __launch_bounds__(kWarps* kWarpLanes) AppendKvKernel(AttentionPa
     const int64_t position = sequence.position + at;
     const int64_t row = sequence.first_row + at;
     if (position < table.store_begin) continue;
-    if (i % 2 == 0) {
-      AppendHead<true>(params, table, row, position, kv_head, head_dim, scratch);
-    } else {
-      AppendHead<false>(params, table, row, position, kv_head, head_dim, scratch);
-    }
+    AppendHead(params, table, row, position, kv_head, i % 2 == 0, head_dim, params.kv.int8,
+               scratch);
   }
 }
 

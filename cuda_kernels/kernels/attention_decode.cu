@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "absl/status/status.h"
 #include "cuda_kernels/device/dependent_launch.cuh"
 #include "cuda_kernels/device/launch.cuh"
 #include "cuda_kernels/device/shared_memory.cuh"
@@ -34,23 +35,26 @@ TOKEND_DEVICE Slot SlotAt(const AttentionParams& params, int item, int kv_head) 
 
 // The fold over all slots of a row, by the whole block. What other blocks wrote lies in
 // L2.
+template <int kHeadDim>
 TOKEND_DEVICE void MergeSlots(const AttentionParams& params, const DecodeItem& item, int64_t row,
                               int kv_head) {
-  const int head_dim = params.kv.head_dim;
   const int group = params.heads / params.kv.kv_heads;
-  for (int e = static_cast<int>(threadIdx.x); e < group * head_dim;
+  const Slot first = SlotAt(params, item.first, kv_head);
+  const int64_t stride =
+      params.kv.kv_heads * AttentionSlotBytes(params.kv, params.heads) / int64_t{sizeof(float)};
+  for (int e = static_cast<int>(threadIdx.x); e < group * kHeadDim;
        e += static_cast<int>(blockDim.x)) {
-    const int head = e / head_dim;
+    const int head = e / kHeadDim;
     RowTotal total;
     float out = 0;
-#pragma unroll 4
+#pragma unroll 2
     for (int i = 0; i < item.count; ++i) {
-      const Slot slot = SlotAt(params, item.first + i, kv_head);
-      const MergeFactors factors = MergeInto(__ldcg(slot.largest + head), &total.largest);
-      total.sum = Merged(factors, total.sum, __ldcg(slot.sum + head));
-      out = Merged(factors, out, __ldcg(slot.out + e));
+      const int64_t at = i * stride;
+      const MergeFactors factors = MergeInto(__ldcg(first.largest + at + head), &total.largest);
+      total.sum = Merged(factors, total.sum, __ldcg(first.sum + at + head));
+      out = Merged(factors, out, __ldcg(first.out + at + e));
     }
-    StoreHalf(params.out, row, kv_head * group * head_dim + e, out * Inverse(total.sum),
+    StoreHalf(params.out, row, kv_head * group * kHeadDim + e, out * Inverse(total.sum),
               params.saturations);
   }
 }
@@ -59,41 +63,29 @@ template <typename Tile>
 struct DecodeBlock {
   const AttentionParams& params;
   unsigned char* shared;
+  int stages;
 
   TOKEND_DEVICE int Group() const { return params.heads / params.kv.kv_heads; }
 
-  // A row that ends in this layer: its KV, and zeros.
-  TOKEND_DEVICE void End(const LayerTable& table, const SequenceEntry& sequence, int kv_head) {
-    float* scratch = reinterpret_cast<float*>(shared + Tile::kScratch) + Warp() * Tile::kHeadDim;
-    if (sequence.position >= table.store_begin) Append(table, sequence, kv_head, Warp(), scratch);
+  TOKEND_DEVICE float* Scratch() const {
+    return reinterpret_cast<float*>(shared + Tile::kScratch) + Warp() * Tile::kHeadDim;
+  }
+
+  // Of a row that ends in this layer.
+  TOKEND_DEVICE void StoreZeros(int64_t row, int kv_head) {
     const int width = Group() * Tile::kHeadDim;
     for (int e = static_cast<int>(threadIdx.x); e < width; e += Tile::kThreads) {
-      StoreHalf(params.out, sequence.first_row, kv_head * width + e, 0.0f, params.saturations);
+      params.out.hi[row * params.out.stride + kv_head * width + e] = __ushort_as_half(0);
     }
   }
 
-  // Keys by the caller with part 0, values by that with part 1.
-  TOKEND_DEVICE void Append(const LayerTable& table, const SequenceEntry& sequence, int kv_head,
-                            int part, float* scratch) {
-    if (part == 0) {
-      AppendHead<true>(params, table, sequence.first_row, sequence.position, kv_head,
-                       Tile::kHeadDim, scratch);
-    } else if (part == 1) {
-      AppendHead<false>(params, table, sequence.first_row, sequence.position, kv_head,
-                        Tile::kHeadDim, scratch);
-    }
-  }
-
-  TOKEND_DEVICE void Prepare(const LayerTable& table, const SequenceEntry& sequence, int kv_head,
-                             bool append, bool sinks) {
-    float* scratch = reinterpret_cast<float*>(shared + Tile::kScratch) + Warp() * Tile::kHeadDim;
+  // The first warps may be busy with new keys and values.
+  TOKEND_DEVICE void PrepareQueries(const LayerTable& table, const SequenceEntry& sequence,
+                                    int kv_head, bool sinks) {
     const int group = Group();
-    // The new keys and values first: whoever waits for them waits longest.
-    for (int i = Warp(); i < Tile::kRows + 2; i += Tile::kWarps) {
-      const int row = i - 2;
-      if (row < 0) {
-        if (append) Append(table, sequence, kv_head, i, scratch);
-      } else if (row < group) {
+#pragma unroll 1
+    for (int row = (Warp() + 2) % Tile::kWarps; row < Tile::kRows; row += Tile::kWarps) {
+      if (row < group) {
         PrepareQuery<Tile>(params, table, sequence.first_row, sequence.position,
                            kv_head * group + row, row, -1, sinks, shared);
       } else {
@@ -153,21 +145,31 @@ struct DecodeBlock {
   TOKEND_DEVICE void Attend(const DecodeItem& item, int index, const LayerTable& table,
                             const SequenceEntry& sequence, int kv_head) {
     const int64_t p = sequence.position;
+    const bool newest = item.piece < 0 || index == item.first + item.count - 1;
+    if (newest && p >= table.store_begin && Warp() < 2) {
+      AppendHead(params, table, sequence.first_row, p, kv_head, Warp() == 0, Tile::kHeadDim,
+                 Tile::kInt8, Scratch());
+    }
+    if (item.piece < 0) return StoreZeros(sequence.first_row, kv_head);
     const RowView seen = ViewOf(table, p, p, item.piece);
-    const bool newest = index == item.first + item.count - 1;
     const bool sinks = p > table.sink_position && seen.sink_begin < seen.sink_end;
-    TileFeed<Tile> feed{params, table, shared, kv_head, p, p, {0, 0, item.piece, 1}};
-    if (!newest) Start(&feed);
-    Prepare(table, sequence, kv_head, newest && p >= table.store_begin, sinks);
+    TileFeed<Tile> feed{params, table, shared, stages, kv_head, p, p, {0, 0, item.piece, 1}};
     const auto own = static_cast<int>(threadIdx.x);
-    if (own < Tile::kRows) {
-      reinterpret_cast<RowView*>(shared + Tile::kViews)[own] = own < Group() ? seen : RowView{};
+    // The newest piece's copies must wait for its keys and values.
+#pragma unroll 1
+    for (int turn = 0; turn < 2; ++turn) {
+      if (turn == (newest ? 1 : 0)) {
+#pragma unroll 1
+        for (int i = 0; i < stages - 1; ++i) feed.Issue();
+      }
+      if (turn > 0) break;
+      PrepareQueries(table, sequence, kv_head, sinks);
+      if (own < Tile::kRows) {
+        reinterpret_cast<RowView*>(shared + Tile::kViews)[own] = own < Group() ? seen : RowView{};
+      }
+      if (newest) __syncthreads();
     }
-    if (newest) {
-      __syncthreads();
-      Start(&feed);
-    }
-    PieceWork<Tile> work{params, shared, sinks, false};
+    PieceWork<Tile> work{params, shared, stages, sinks, false};
     work.Score(seen, &feed);
     __syncthreads();
     if (own < Tile::kRows) {
@@ -180,26 +182,22 @@ struct DecodeBlock {
     __syncthreads();
     Leave(work, item, index, sequence.first_row, kv_head);
     if (item.count > 1 && FinishedLast(item, kv_head)) {
-      MergeSlots(params, item, sequence.first_row, kv_head);
+      MergeSlots<Tile::kHeadDim>(params, item, sequence.first_row, kv_head);
     }
-  }
-
-  TOKEND_DEVICE static void Start(TileFeed<Tile>* feed) {
-#pragma unroll 1
-    for (int i = 0; i < Tile::kStages - 1; ++i) feed->Issue();
   }
 };
 
 // Block: pieces of a sequence's KV head, from the layer's list of items.
 template <typename Tile>
-__global__ void __launch_bounds__(Tile::kThreads, 1) DecodeAttentionKernel(AttentionParams params) {
+__global__ void __launch_bounds__(Tile::kThreads, 1) DecodeAttentionKernel(AttentionLaunch launch) {
+  const AttentionParams& params = launch.params;
   AllowNextKernel();
   WaitForPreviousKernel();
-  unsigned char* shared = SharedArray<unsigned char>(0, Tile::kBytes);
+  unsigned char* shared = SharedArray<unsigned char>(0, Tile::SharedBytes(launch.stages));
   const LayerLists lists = params.step.lists[params.layer];
   const auto* items = reinterpret_cast<const DecodeItem*>(params.step.words + lists.decode_items);
   const int kv_heads = params.kv.kv_heads;
-  DecodeBlock<Tile> block{params, shared};
+  DecodeBlock<Tile> block{params, shared, launch.stages};
   for (int i = static_cast<int>(blockIdx.x); i < lists.decode_count * kv_heads;
        i += static_cast<int>(gridDim.x)) {
     const int index = i / kv_heads;
@@ -208,37 +206,30 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) DecodeAttentionKernel(Atten
     const SequenceEntry sequence = params.step.sequences[item.sequence];
     const LayerTable table =
         params.step.tables[int64_t{item.sequence} * params.step.layers + params.layer];
-    if (item.piece < 0) {
-      block.End(table, sequence, kv_head);
-    } else {
-      block.Attend(item, index, table, sequence, kv_head);
-    }
+    block.Attend(item, index, table, sequence, kv_head);
     __syncthreads();
   }
 }
 
-// About 32 KiB of keys and values on their way.
-template <int kHeadDim, bool kInt8>
-constexpr int DecodeStages() {
-  const int tile = kHeadDim * (kHeadDim > 128 ? 32 : 64) * (kInt8 ? 1 : 2);
-  return std::clamp(32 * 1024 / tile, 2, 4);
-}
-
 struct LaunchDecode {
   const AttentionParams& params;
+  const AttentionDevice& device;
   unsigned blocks;
-  bool dependent;
   cudaStream_t stream;
 
   template <int kHeadDim, bool kInt8>
   absl::Status Run() const {
-    using Tile = AttentionTile<kHeadDim, kInt8, 4, 1, DecodeStages<kHeadDim, kInt8>()>;
+    using Tile = AttentionTile<kHeadDim, kInt8, 4, 1>;
+    // Half a multiprocessor holds the block; its ring may hold a whole piece.
+    const int room = device.shared_per_multiprocessor / 2 - kReservedSharedBytes;
+    const int stages = std::clamp((room - Tile::kRing) / Tile::kStageBytes, kMinStages, kMaxStages);
     LaunchDims dims;
     dims.grid_x = blocks;
     dims.threads = Tile::kThreads;
-    dims.shared_bytes = Tile::kBytes;
-    dims.dependent = dependent;
-    return Launch("DecodeAttention", DecodeAttentionKernel<Tile>, dims, params, stream);
+    dims.shared_bytes = Tile::SharedBytes(stages);
+    dims.dependent = device.dependent_launch;
+    return Launch("DecodeAttention", DecodeAttentionKernel<Tile>, dims,
+                  AttentionLaunch{params, stages}, stream);
   }
 };
 
@@ -247,10 +238,13 @@ struct LaunchDecode {
 absl::Status DecodeAttention(const AttentionParams& params, const AttentionDevice& device,
                              int max_items, cudaStream_t stream) {
   if (max_items == 0) return absl::OkStatus();
+  if (params.workspace_bytes < AttentionWorkspaceBytes(params.kv, params.heads, max_items)) {
+    return absl::InvalidArgumentError("cuda: DecodeAttention's workspace is too small");
+  }
   const int64_t work = int64_t{max_items} * params.kv.kv_heads;
   const int64_t room = int64_t{2} * device.multiprocessors;
-  return DispatchAttention(params, LaunchDecode{params, static_cast<unsigned>(std::min(work, room)),
-                                                device.dependent_launch, stream});
+  const auto blocks = static_cast<unsigned>(std::min(work, room));
+  return DispatchAttention(params, LaunchDecode{params, device, blocks, stream});
 }
 
 }  // namespace tokend::cuda

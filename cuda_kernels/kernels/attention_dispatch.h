@@ -13,6 +13,15 @@ constexpr int64_t AttentionSlotBytes(const KvLayout& kv, int heads) {
   return (words + 3) / 4 * 16;
 }
 
+// What a kernel gets.
+struct AttentionLaunch {
+  AttentionParams params;
+  int stages = 2;  // tiles of keys and values that fit the block's ring
+};
+
+// Taken by the system from each block's share of a multiprocessor.
+inline constexpr int kReservedSharedBytes = 1024;
+
 template <int kHeadDim, typename Launcher>
 absl::Status DispatchDtype(const AttentionParams& params, const Launcher& launcher) {
   return params.kv.int8 ? launcher.template Run<kHeadDim, true>()

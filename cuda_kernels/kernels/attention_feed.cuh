@@ -9,6 +9,26 @@
 
 namespace tokend::cuda {
 
+// WaitForCopies<pending>, pending < kMaxStages - 1.
+TOKEND_DEVICE void WaitForAllBut(int pending) {
+  switch (pending) {
+    case 0:
+      return WaitForCopies<0>();
+    case 1:
+      return WaitForCopies<1>();
+    case 2:
+      return WaitForCopies<2>();
+    case 3:
+      return WaitForCopies<3>();
+    case 4:
+      return WaitForCopies<4>();
+    case 5:
+      return WaitForCopies<5>();
+    default:
+      return WaitForCopies<6>();
+  }
+}
+
 // Copies, piece after piece, the tiles of keys and then of values that some row of the
 // block's tile sees. Every thread holds one and calls the same functions; all but
 // `page` is the same in all of them.
@@ -17,6 +37,7 @@ struct TileFeed {
   const AttentionParams& params;
   const LayerTable& table;
   unsigned char* shared;
+  int stages;  // of the ring
   int kv_head;
   int64_t first, last;  // positions of the tile's rows
   PieceList pieces;
@@ -39,7 +60,7 @@ struct TileFeed {
       values_left &= values_left - 1;
     }
     CommitCopies();
-    stage = stage + 1 == Tile::kStages ? 0 : stage + 1;
+    stage = stage + 1 == stages ? 0 : stage + 1;
   }
 
  private:
@@ -47,18 +68,19 @@ struct TileFeed {
     const int piece = PieceAt(pieces, next_piece++);
     view = ViewOf(table, first, last, piece);
     keys_left = values_left = CellsOf(view, Tile::kTileTokens);
-    const int page_tokens = params.kv.page_tokens;
-    const int pages = kPieceTokens / page_tokens;
+    const int pages = kPieceTokens >> params.kv.page_shift();
     page = Lane() < pages ? FindPage(params.step, table, int64_t{piece} * pages + Lane()) : -1;
   }
 
   // The page of a position of the piece, for each lane its own.
   TOKEND_DEVICE const unsigned char* PageAt(int position) const {
-    const int32_t id = __shfl_sync(kAllLanes, page, position / params.kv.page_tokens);
+    const int32_t id = __shfl_sync(kAllLanes, page, position >> params.kv.page_shift());
     return id < 0 ? nullptr : params.arena + id * params.kv.page_bytes();
   }
 
-  TOKEND_DEVICE unsigned char* Stage() const { return shared + stage * Tile::kStageBytes; }
+  TOKEND_DEVICE unsigned char* Stage() const {
+    return shared + Tile::kRing + stage * Tile::kStageBytes;
+  }
 
   TOKEND_DEVICE void CopyKeys(int tile) {
     constexpr int kRowChunks = Tile::kHeadDim * Tile::kElementBytes / 16;
@@ -73,7 +95,7 @@ struct TileFeed {
       const unsigned char* from = PageAt(position);
       const bool valid = from != nullptr && Sees(view, position);
       if (valid) {
-        const int token = position % kv.page_tokens;
+        const int token = position & (kv.page_tokens - 1);
         from += kv.key_offset(kv_head) + token * Tile::kHeadDim * Tile::kElementBytes + chunk * 16;
       }
       const int to = Tile::kInt8 ? UnitAt<Tile::kHeadDim / 16, 8>(row, chunk) * 16
@@ -98,7 +120,7 @@ struct TileFeed {
       const unsigned char* from = PageAt(position);
       const bool valid = from != nullptr && SeesAny(position, kChunkTokens);
       if (valid) {
-        const int token = position % kv.page_tokens;
+        const int token = position & (kv.page_tokens - 1);
         from += kv.value_offset(kv_head) + (dim * kv.page_tokens + token) * Tile::kElementBytes;
       }
       const int to = Tile::kInt8 ? UnitAt<Tile::kTileStrips, 8>(dim, strip) * 16
@@ -116,7 +138,7 @@ struct TileFeed {
     const int position = tile * Tile::kTileTokens + chunk * 8;
     const unsigned char* from = PageAt(position);
     const bool valid = from != nullptr && SeesAny(position, 8);
-    if (valid) from += offset + position % params.kv.page_tokens * 2;
+    if (valid) from += offset + (position & (params.kv.page_tokens - 1)) * 2;
     if (Lane() >= kChunks) return;
     CopyAsync16(Stage() + Tile::kTileBytes + chunk * 16, valid ? from : params.arena, valid);
   }

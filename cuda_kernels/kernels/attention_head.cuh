@@ -136,31 +136,29 @@ TOKEND_DEVICE int32_t FindPage(const StepTables& step, const LayerTable& table, 
   return entry < table.page_count ? step.words[table.pages + entry] : -1;
 }
 
-// Keys (kKeys) or values of one KV head of row `row`, which stands at `position`, into
-// its page. `scratch` is [head_dim] of this warp.
-template <bool kKeys>
+// Keys or values of one KV head of row `row`, which stands at `position`, into its page.
+// `scratch` is [head_dim] of this warp.
 TOKEND_DEVICE void AppendHead(const AttentionParams& params, const LayerTable& table, int64_t row,
-                              int64_t position, int kv_head, int head_dim, float* scratch) {
+                              int64_t position, int kv_head, bool keys, int head_dim, bool int8,
+                              float* scratch) {
   const KvLayout& kv = params.kv;
-  const int32_t page = FindPage(params.step, table, position / kv.page_tokens);
+  const int32_t page = FindPage(params.step, table, position >> kv.page_shift());
   if (page < 0) return;
-  const auto slot = static_cast<int>(position % kv.page_tokens);
-  unsigned char* base = params.arena + page * kv.page_bytes();
-  const int head = params.heads + (kKeys ? 0 : kv.kv_heads) + kv_head;
+  const auto slot = static_cast<int>(position & (kv.page_tokens - 1));
+  const int head = params.heads + (keys ? 0 : kv.kv_heads) + kv_head;
   HeadValues values =
       LoadHead(params.qkv + row * params.qkv_stride + int64_t{head} * head_dim, head_dim);
-  if (kKeys) {
+  if (keys) {
     NormHead(params.key_norm, head_dim, &values);
     ShareHead(values, head_dim, scratch);
     values = RotateHead(params.rope, row, head_dim, values, scratch);
-    StoreHead(values, head_dim, kv.int8,
-              base + kv.key_offset(kv_head) + slot * head_dim * kv.element_bytes(), 1,
-              base + kv.key_scale_offset(kv_head) + slot * 2, params.saturations);
-  } else {
-    StoreHead(values, head_dim, kv.int8,
-              base + kv.value_offset(kv_head) + slot * kv.element_bytes(), kv.page_tokens,
-              base + kv.value_scale_offset(kv_head) + slot * 2, params.saturations);
   }
+  const int64_t codes = keys ? kv.key_offset(kv_head) + slot * head_dim * kv.element_bytes()
+                             : kv.value_offset(kv_head) + slot * kv.element_bytes();
+  const int64_t scale = keys ? kv.key_scale_offset(kv_head) : kv.value_scale_offset(kv_head);
+  unsigned char* base = params.arena + page * kv.page_bytes();
+  StoreHead(values, head_dim, int8, base + codes, keys ? 1 : kv.page_tokens,
+            base + scale + slot * 2, params.saturations);
 }
 
 // Rounds a query head into row `to` of a block's queries, for its own position and, if

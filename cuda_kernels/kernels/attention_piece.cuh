@@ -50,6 +50,7 @@ struct PieceWork {
 
   const AttentionParams& params;
   unsigned char* shared;
+  int stages;
   bool sink_query;  // sinks have a query of their own
   bool pair;        // mode f32; false where there is one row tile
   int stage = 0;    // of the tile at hand
@@ -61,15 +62,17 @@ struct PieceWork {
   TOKEND_DEVICE T* At(int offset) const {
     return reinterpret_cast<T*>(shared + offset);
   }
-  TOKEND_DEVICE const unsigned char* Stage() const { return shared + stage * Tile::kStageBytes; }
-  TOKEND_DEVICE void NextStage() { stage = stage + 1 == Tile::kStages ? 0 : stage + 1; }
+  TOKEND_DEVICE const unsigned char* Stage() const {
+    return shared + Tile::kRing + stage * Tile::kStageBytes;
+  }
+  TOKEND_DEVICE void NextStage() { stage = stage + 1 == stages ? 0 : stage + 1; }
   TOKEND_DEVICE bool Low(int m) const { return pair && m >= kHalfTiles; }
   // First key of the warp's column n of a tile, of which the lane holds two.
   TOKEND_DEVICE static int KeyOf(int n) { return (n * Tile::kWarps + Warp()) * 8 + Lane() % 4 * 2; }
 
   // The tile at hand is in shared memory, and the one before it is no longer needed.
   TOKEND_DEVICE void AwaitTile(TileFeed<Tile>* feed) const {
-    WaitForCopies<Tile::kStages - 2>();
+    WaitForAllBut(stages - 2);
     __syncthreads();
     feed->Issue();
   }
@@ -131,10 +134,10 @@ struct PieceWork {
     AddLow(d);
   }
 
-  TOKEND_DEVICE float Finish(float product, float key_scale) const {
+  TOKEND_DEVICE float Finish(float product, float key_scale, float inverse_cap) const {
     float s = Tile::kInt8 ? product * key_scale : product;
     s *= params.scale;
-    if (params.soft_cap > 0) s = params.soft_cap * tanhf(s / params.soft_cap);
+    if (params.soft_cap > 0) s = params.soft_cap * tanhf(s * inverse_cap);
     return s * kLog2E;
   }
 
@@ -160,6 +163,7 @@ struct PieceWork {
         }
       }
     }
+    const float inverse_cap = 1.0f / params.soft_cap;
 #pragma unroll
     for (int n = 0; n < Tile::kKeyColumns; ++n) {
       const int key = KeyOf(n);
@@ -174,8 +178,8 @@ struct PieceWork {
         for (int half = 0; half < 2; ++half) {
           const RowView view = At<RowView>(Tile::kViews)[m * 16 + half * 8 + Lane() / 4];
           float* s = d[m][n] + 2 * half;
-          s[0] = Sees(view, start + key) ? Finish(s[0], key_scales.x) : -INFINITY;
-          s[1] = Sees(view, start + key + 1) ? Finish(s[1], key_scales.y) : -INFINITY;
+          s[0] = Sees(view, start + key) ? Finish(s[0], key_scales.x, inverse_cap) : -INFINITY;
+          s[1] = Sees(view, start + key + 1) ? Finish(s[1], key_scales.y, inverse_cap) : -INFINITY;
         }
       }
     }

@@ -18,6 +18,7 @@ template <typename Tile>
 struct PrefillBlock {
   const AttentionParams& params;
   unsigned char* shared;
+  int stages;
   RowTile tile;
   SequenceEntry sequence;
   const LayerTable& table;  // stays in global memory: registers are short
@@ -111,11 +112,11 @@ struct PrefillBlock {
     const int64_t first = start > table.attend_begin ? start : table.attend_begin;
     const PieceList pieces = first > last ? PieceList{} : PiecesOf(table, first, last);
     const bool sinks = table.sink_tokens > SinkBegin(table, first) && last > table.sink_position;
-    TileFeed<Tile> feed{params, table, shared, kv_head, first, last, pieces};
-    PieceWork<Tile> work{params, shared, sinks, Pair()};
+    TileFeed<Tile> feed{params, table, shared, stages, kv_head, first, last, pieces};
+    PieceWork<Tile> work{params, shared, stages, sinks, Pair()};
     if (pieces.count > 0) {
 #pragma unroll 1
-      for (int i = 0; i < Tile::kStages - 1; ++i) feed.Issue();
+      for (int i = 0; i < stages - 1; ++i) feed.Issue();
       Prepare(sinks);
     }
 #pragma unroll 1
@@ -151,10 +152,11 @@ struct PrefillBlock {
 
 // Block: a tile's rows for one KV head.
 template <typename Tile>
-__global__ void __launch_bounds__(Tile::kThreads) PrefillAttentionKernel(AttentionParams params) {
+__global__ void __launch_bounds__(Tile::kThreads) PrefillAttentionKernel(AttentionLaunch launch) {
+  const AttentionParams& params = launch.params;
   AllowNextKernel();
   WaitForPreviousKernel();
-  unsigned char* shared = SharedArray<unsigned char>(0, Tile::kBytes);
+  unsigned char* shared = SharedArray<unsigned char>(0, Tile::SharedBytes(launch.stages));
   const int kv_heads = params.kv.kv_heads;
   const int index = static_cast<int>(blockIdx.x) / kv_heads;
   const StepTables& step = params.step;
@@ -163,6 +165,7 @@ __global__ void __launch_bounds__(Tile::kThreads) PrefillAttentionKernel(Attenti
       reinterpret_cast<const RowTile*>(step.words + step.counts->attention_tiles)[index];
   const PrefillBlock<Tile> block{params,
                                  shared,
+                                 launch.stages,
                                  tile,
                                  step.sequences[tile.sequence],
                                  step.tables[int64_t{tile.sequence} * step.layers + params.layer],
@@ -179,14 +182,15 @@ struct LaunchPrefill {
   template <int kHeadDim, bool kInt8>
   absl::Status Run() const {
     using Tile =
-        AttentionTile<kHeadDim, kInt8, kPrefillWarps<kHeadDim>, kPrefillRowTiles<kHeadDim>, 2>;
-    static_assert(Tile::kBytes <= 99 * 1024);
+        AttentionTile<kHeadDim, kInt8, kPrefillWarps<kHeadDim>, kPrefillRowTiles<kHeadDim>>;
+    static_assert(Tile::SharedBytes(kMinStages) <= 99 * 1024);
     LaunchDims dims;
     dims.grid_x = blocks;
     dims.threads = Tile::kThreads;
-    dims.shared_bytes = Tile::kBytes;
+    dims.shared_bytes = Tile::SharedBytes(kMinStages);
     dims.dependent = dependent;
-    return Launch("PrefillAttention", PrefillAttentionKernel<Tile>, dims, params, stream);
+    return Launch("PrefillAttention", PrefillAttentionKernel<Tile>, dims,
+                  AttentionLaunch{params, kMinStages}, stream);
   }
 };
 

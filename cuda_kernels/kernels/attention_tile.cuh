@@ -9,6 +9,8 @@ namespace tokend::cuda {
 
 inline constexpr int kStripTokens = 16;  // positions that lie side by side in any page
 inline constexpr int kMaxHeadDim = 256;
+inline constexpr int kMinStages = 2;  // of a ring of tiles
+inline constexpr int kMaxStages = 8;
 inline constexpr int kMaxGroup = 16;  // query heads of a KV head
 
 // Rows of shared memory are cut into units that one row of a fragment reads at once:
@@ -28,18 +30,17 @@ TOKEND_DEVICE int HalfUnit(int row, int unit) {
 }
 
 // A block of kWarps warps for kRows query rows (a row is a token's head). Keys and
-// values of a piece go through a ring of kStages tiles of kTileTokens positions: first
-// the tiles of keys, then those of values.
+// values of a piece go through a ring of tiles of kTileTokens positions: first the tiles
+// of keys, then those of values.
 //
 // Mode f32: the high parts of queries and probabilities are the first half of the rows,
 // and the low parts the second half.
-template <int kHeadDimArg, bool kInt8Arg, int kWarpsArg, int kRowTilesArg, int kStagesArg>
+template <int kHeadDimArg, bool kInt8Arg, int kWarpsArg, int kRowTilesArg>
 struct AttentionTile {
   static constexpr int kHeadDim = kHeadDimArg;
   static constexpr bool kInt8 = kInt8Arg;
   static constexpr int kWarps = kWarpsArg;
   static constexpr int kRowTiles = kRowTilesArg;
-  static constexpr int kStages = kStagesArg;
 
   static constexpr int kThreads = kWarps * kWarpLanes;
   static constexpr int kRows = kRowTiles * 16;
@@ -53,12 +54,12 @@ struct AttentionTile {
   static constexpr int kTileBytes = kTileTokens * kHeadDim * kElementBytes;
   static constexpr int kSumBlocks = 8;  // of 32 positions each, whose sums are added in order
 
-  // Bytes of each stage: codes, then scales [kTileTokens] f16.
+  // Bytes of each stage of the ring: codes, then scales [kTileTokens] f16.
   static constexpr int kStageBytes = kTileBytes + (kInt8 ? kTileTokens * 2 : 0);
   static constexpr int kQueryBytes = kRows * kHeadDim * 2;
   static constexpr int kWeightBytes = kRows * kPieceTokens * 2;
 
-  static constexpr int kQuery = kStages * kStageBytes;       // [kRows][kHeadDim] f16
+  static constexpr int kQuery = 0;                           // [kRows][kHeadDim] f16
   static constexpr int kSinkQuery = kQuery + kQueryBytes;    // the same
   static constexpr int kWeights = kSinkQuery + kQueryBytes;  // [kRows][kPieceTokens] f16
   // [kSumBlocks][kRows] f32; before there are sums, [kRows] RowView.
@@ -66,7 +67,8 @@ struct AttentionTile {
   static constexpr int kViews = kSums;
   static constexpr int kFactors = kSums + kSumBlocks * kRows * 4;  // [kRows] MergeFactors
   static constexpr int kRowMax = kFactors + kRows * 8;             // [kRows] f32
-  static constexpr int kBytes = kRowMax + kRows * 4;
+  static constexpr int kRing = kRowMax + kRows * 4;                // the stages
+  static constexpr int SharedBytes(int stages) { return kRing + stages * kStageBytes; }
   // In the room of the weights: [kWarps][kHeadDim] f32 while queries are prepared, and
   // [kWarps][kRows] f32 until there are weights.
   static constexpr int kScratch = kWeights;
@@ -75,7 +77,7 @@ struct AttentionTile {
   static_assert(kKeyColumns * 8 * kWarps == kTileTokens);
   static_assert(kWarps * kHeadDim * 4 <= kWeightBytes && kSumBlocks * 4 >= 16);
   static_assert(kSumBlocks % kWarps == 0);
-  static_assert(kStageBytes % 16 == 0 && kBytes % 16 == 0);
+  static_assert(kStageBytes % 16 == 0 && kRing % 16 == 0);
 };
 
 // The positions of a piece, counted from its start, that a row sees, or that some row

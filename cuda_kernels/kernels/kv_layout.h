@@ -22,6 +22,8 @@ struct KvLayout {
   int kv_heads = 0;
   int head_dim = 0;  // a multiple of 16
 
+  // page_tokens as a power of two.
+  constexpr int page_shift() const { return page_tokens == 32 ? 5 : 4; }
   constexpr int element_bytes() const { return int8 ? 1 : 2; }
   // Bytes of one KV head's keys, or of its values.
   constexpr int head_bytes() const { return head_dim * page_tokens * element_bytes(); }

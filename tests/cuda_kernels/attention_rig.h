@@ -28,6 +28,7 @@ struct AttentionCase {
   ops::RopePairing pairing = ops::RopePairing::kInterleaved;
   int rope_dims = -1;      // -1: head_dim
   float spread = 1;        // standard deviation of queries, keys and values
+  int shared_bytes = 0;    // of a multiprocessor, which sets how far copies run ahead
   bool decode = true;      // single rows are decoded, else they are tiles
   uint64_t placement = 1;  // seed of where pages lie
 };
