@@ -112,10 +112,7 @@ absl::Status CudaBackend::Load(const ops::ModelPlan& plan) {
   TOKEND_ASSIGN_OR_RETURN(host_copies_, PinnedBuffer::Allocate(copy_bytes, "page copies"));
   TOKEND_ASSIGN_OR_RETURN(copies_, DeviceBuffer::Allocate(copy_bytes, "page copies"));
   TOKEND_RETURN_IF_ERROR(stream_.Synchronize("workspace"));
-  if (options_.device.integrated) return absl::OkStatus();
-  TOKEND_ASSIGN_OR_RETURN(const DeviceMemory memory, ReadDeviceMemory(options_.device));
-  free_bytes_ = memory.free_bytes;
-  return absl::OkStatus();
+  return options_.device.integrated ? absl::OkStatus() : MeasureFreeMemory();
 }
 
 ops::BackendInfo CudaBackend::info() const {
@@ -133,6 +130,10 @@ ops::BackendInfo CudaBackend::info() const {
 absl::Status CudaBackend::AllocateArena(int64_t pages) {
   if (pages_ > 0) return ops::BadStep("the arena is there already");
   TOKEND_RETURN_IF_ERROR(UseDevice(options_.device.ordinal));
+  return UseArena(pages);
+}
+
+absl::Status CudaBackend::UseArena(int64_t pages) {
   TOKEND_ASSIGN_OR_RETURN(arena_, DeviceBuffer::Allocate(pages * kv_.page_bytes(), "KV cache"));
   ForwardPass::Parts parts;
   parts.model = model_.get();

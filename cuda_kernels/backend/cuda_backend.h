@@ -47,6 +47,10 @@ class CudaBackend final : public ops::Backend {
   bool pair() const { return options_.activations == base::Activations::kF32; }
   absl::Status Load(const ops::ModelPlan& plan);
   ops::StepLimits Limits() const;
+  // Sets free_bytes_ to what an arena may take.
+  absl::Status MeasureFreeMemory();
+  absl::Status Rehearse();
+  absl::Status UseArena(int64_t pages);
   absl::Status CaptureGraphs();
   absl::StatusOr<Graph> CaptureGraph(int rows, bool draw);
   // Host memory for what the step gives.

@@ -135,6 +135,36 @@ TEST(CudaBackendOptionsTest, WhatItDoesNotHaveIsRefusedByName) {
   EXPECT_NE(refused.status().message().find("24"), absl::string_view::npos) << refused.status();
 }
 
+// All of what it says is free can be taken, and that is all but for what it holds.
+TEST(CudaBackendOptionsTest, FreeMemoryIsWhatAnArenaMayTake) {
+  simt::ResetDevice();
+  const testing::RandomModel model(Tiny());
+  const auto device = OpenDevice(0);
+  ASSERT_TRUE(device.ok());
+  const size_t before = simt::DeviceBytesInUse();
+  const auto backend = CudaBackend::Create(model.plan(), Options(*device));
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  const ops::BackendInfo info = (*backend)->info();
+  const auto held = static_cast<int64_t>(simt::DeviceBytesInUse() - before);
+  EXPECT_EQ(held, info.weight_bytes + info.workspace_bytes);
+  EXPECT_GT(info.free_bytes, 0);
+  EXPECT_TRUE((*backend)->AllocateArena(info.free_bytes / info.page_bytes).ok());
+}
+
+TEST(CudaBackendOptionsTest, OnABoardTheHostSaysWhatIsFree) {
+  simt::ResetDevice();
+  const testing::RandomModel model(Tiny());
+  simt::DeviceModel shared;
+  shared.integrated = true;
+  simt::SetDevice(shared);
+  const auto board = OpenDevice(0);
+  ASSERT_TRUE(board.ok());
+  const auto on_board = CudaBackend::Create(model.plan(), Options(*board));
+  ASSERT_TRUE(on_board.ok()) << on_board.status();
+  EXPECT_EQ((*on_board)->info().free_bytes, -1);
+  simt::ResetDevice();
+}
+
 // Weights that do not fit and pages that do not fit are RESOURCE_EXHAUSTED, and a
 // smaller arena may follow.
 TEST(CudaBackendOptionsTest, TooLittleMemoryIsSaidInNumbers) {
