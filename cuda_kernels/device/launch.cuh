@@ -48,8 +48,8 @@ absl::Status Launch(const char* name, void (*kernel)(Params), const LaunchDims& 
   config.attrs = &attribute;
   config.numAttrs = dims.dependent ? 1 : 0;
   void* arguments[] = {const_cast<Params*>(&params)};
-  return CudaStatus(
-      cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments), name);
+  return CudaStatus(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments),
+                    name);
 #endif
 }
 

@@ -1,7 +1,6 @@
-#include "cuda_kernels/kernels/copy_pages.h"
-
 #include "cuda_kernels/device/launch.cuh"
 #include "cuda_kernels/device/platform.cuh"
+#include "cuda_kernels/kernels/copy_pages.h"
 
 namespace tokend::cuda {
 namespace {
