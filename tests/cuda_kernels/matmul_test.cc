@@ -70,6 +70,26 @@ TEST_F(MatmulTest, EveryTypeMatchesItsReference) {
   }
 }
 
+// Blocks that go through several tiles, with one chunk and with eight, and a device on
+// which each has its own.
+TEST_F(MatmulTest, TilesDoNotDependOnTheBlockThatTakesThem) {
+  DeviceInfo narrow = HopperLike();
+  narrow.multiprocessors = 1;
+  DeviceInfo broad = HopperLike();
+  broad.multiprocessors = 64;
+  for (const WeightType type : {WeightType::kF16, WeightType::kQ4_0, WeightType::kQ6_K}) {
+    const std::vector<int> all_cols = ColsFor(type);
+    for (const int cols : {all_cols.front(), all_cols.back()}) {
+      SCOPED_TRACE(::testing::Message() << TypeName(type) << " cols " << cols);
+      const TestMatrix matrix(type, 16 * 70 + 3, cols, 23);
+      TestRows x(RandomFloats(static_cast<size_t>(2 * cols), 5), static_cast<size_t>(cols), false);
+      const std::vector<float> got = Multiply(matrix, x, narrow);
+      ExpectProduct(matrix, x, got);
+      EXPECT_TRUE(SameBits(got, Multiply(matrix, x, broad)));
+    }
+  }
+}
+
 // The bits of a row do not depend on its neighbours, their number or the device.
 TEST_F(MatmulTest, RowsDoNotDependOnOtherRows) {
   for (const bool pair : {false, true}) {
