@@ -33,8 +33,8 @@ TOKEND_DEVICE DecodeWork WorkOf(const SegmentPlan& plan) {
   work.groups = kMatmulWarps / plan.chunks;
   const int begin = ChunkBegin(plan.records, plan.chunks, work.chunk);
   const int end = ChunkBegin(plan.records, plan.chunks, work.chunk + 1);
-  work.first_block = begin * plan.record_blocks;
-  work.blocks = work.group < work.groups ? (end - begin) * plan.record_blocks : 0;
+  work.first_block = begin << plan.record_shift;
+  work.blocks = work.group < work.groups ? (end - begin) << plan.record_shift : 0;
   const int sets = (plan.tiles + work.groups - 1) / work.groups;
   const int index = static_cast<int>(blockIdx.x) - plan.first_block;
   work.set_begin = static_cast<int>(static_cast<int64_t>(sets) * index / plan.blocks);
@@ -106,7 +106,7 @@ class DecodeRing {
  private:
   TOKEND_DEVICE bool AtEnd() const { return set_ >= work_.set_end || work_.blocks == 0; }
   // A record begins here, with its header.
-  TOKEND_DEVICE bool Headed() const { return block_ % plan_.record_blocks == 0; }
+  TOKEND_DEVICE bool Headed() const { return WithinRecord(plan_, block_) == 0; }
   TOKEND_DEVICE int Bytes() const {
     return Count(block_) * plan_.block_bytes + (Headed() ? plan_.header_bytes : 0);
   }

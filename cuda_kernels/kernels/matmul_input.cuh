@@ -16,10 +16,15 @@ inline constexpr int kRowBlockBytes = kBlockCols * 2;  // 32 k of a row
 inline constexpr int kCopyBytes = 16;
 inline constexpr int kCopyUnits = kRowBlockBytes / kCopyBytes;
 
+// A block's number within its record.
+TOKEND_DEVICE int WithinRecord(const SegmentPlan& plan, int block) {
+  return block & ((1 << plan.record_shift) - 1);
+}
+
 // Where the record that holds `block` begins in a tile.
 TOKEND_DEVICE int64_t RecordOffset(const SegmentPlan& plan, int block) {
-  return static_cast<int64_t>(block / plan.record_blocks) *
-         (plan.header_bytes + plan.record_blocks * plan.block_bytes);
+  return static_cast<int64_t>(block >> plan.record_shift) *
+         (plan.header_bytes + (plan.block_bytes << plan.record_shift));
 }
 
 // Copies blocks [block, block + count) of a tile, all of one record where a record has
@@ -27,7 +32,7 @@ TOKEND_DEVICE int64_t RecordOffset(const SegmentPlan& plan, int block) {
 // among `threads` threads.
 TOKEND_DEVICE void CopyWeights(const unsigned char* data, const SegmentPlan& plan, int tile,
                                int block, int count, unsigned char* slot, int thread, int threads) {
-  const int within = block % plan.record_blocks;
+  const int within = WithinRecord(plan, block);
   const unsigned char* from = data + tile * plan.tile_bytes + RecordOffset(plan, block);
   int bytes = count * plan.block_bytes;
   if (within == 0) {

@@ -32,7 +32,7 @@ MatmulLaunch Begin(const Matmul& matmul) {
     plan.chunks = Chunks(plan.records);
     const PackedLayout layout = LayoutOf(matrix.format);
     plan.tile_bytes = int64_t{plan.records} * layout.record_bytes();
-    plan.record_blocks = layout.record_blocks;
+    plan.record_shift = PowerOfTwoShift(layout.record_blocks);
     plan.header_bytes = layout.header_bytes;
     plan.block_bytes = layout.block_bytes;
   }

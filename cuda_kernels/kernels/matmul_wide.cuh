@@ -35,7 +35,7 @@ class WideRing {
     const PackedMatrix& matrix = params.matmul.segments[segment].matrix;
     data_ = matrix.data;
     cols_ = matrix.cols;
-    blocks_ = plan_.records * plan_.record_blocks;
+    blocks_ = plan_.records << plan_.record_shift;
     slots_ = (blocks_ + plan_.slot_blocks - 1) / plan_.slot_blocks;
     first_tile_ = (static_cast<int>(blockIdx.y) - plan_.first_block) * kWideTiles;
     ring_ = SharedArray<unsigned char>(params.ring_at, params.stages * params.slot_bytes);
