@@ -206,8 +206,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) DecodeAttentionKernel(Atten
     const SequenceEntry sequence = params.step.sequences[item.sequence];
     const LayerTable table =
         params.step.tables[int64_t{item.sequence} * params.step.layers + params.layer];
+    // Its last barrier is behind all that the next item overwrites.
     block.Attend(item, index, table, sequence, kv_head);
-    __syncthreads();
   }
 }
 
