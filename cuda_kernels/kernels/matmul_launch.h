@@ -19,9 +19,9 @@ struct SegmentPlan {
   int records = 0;  // of a tile
   int chunks = 0;
   int64_t tile_bytes = 0;
-  int record_shift = 0;     // 1 << record_shift blocks make a record
-  int header_bytes = 0;     // the same
-  int block_bytes = 0;      // the same
+  int record_shift = 0;  // 1 << record_shift blocks make a record
+  int header_bytes = 0;  // of a record
+  int block_bytes = 0;
   int slot_blocks = 0;      // blocks of 32 k that a ring slot holds; divides a record's
   int tile_slot_bytes = 0;  // of one tile in a slot: header, then blocks
 };

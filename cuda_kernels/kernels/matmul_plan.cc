@@ -12,6 +12,9 @@ constexpr int kRowBytes = kBlockCols * 2;
 constexpr int kMaxStages = 4;
 constexpr int kMaxSlotBlocks = 8;
 constexpr int kNormSumBytes = 4 * kMatmulWarps * static_cast<int>(sizeof(float));
+// Of weights, wanted beside the slot in use: with 16 warps what an H200 needs, 30 KB.
+// Beyond it large slots are worth more than many: one costs instructions as four blocks do.
+constexpr int kWarpBytesUnderWay = 2048;
 constexpr int kReservedShared = 1024;  // of each block, by the system
 
 int PowerOfTwoShift(int value) {
@@ -78,6 +81,25 @@ std::vector<Share> Shares(int resident_blocks, const DeviceInfo& device) {
   return shares;
 }
 
+// The largest slots, then the most, that fit `shared_bytes` and leave `under_way` bytes of
+// weights under way beside the slot in use. False if none do.
+bool SizeRing(int rows, int under_way, int64_t shared_bytes, MatmulLaunch& launch) {
+  MatmulParams& params = launch.params;
+  for (int blocks = kMaxSlotBlocks; blocks >= 1; blocks /= 2) {
+    SizeSlots(1, rows, blocks, kSlotWeightBytes, params);
+    for (params.stages = kMaxStages; params.stages >= 2; --params.stages) {
+      launch.shared_bytes =
+          static_cast<size_t>(params.ring_at) + static_cast<size_t>(kMatmulWarps * params.stages) *
+                                                    static_cast<size_t>(params.slot_bytes);
+      if ((params.stages - 1) * params.slot_rows_at >= under_way &&
+          static_cast<int64_t>(launch.shared_bytes) <= shared_bytes) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 // Deals sets to blocks so that all blocks run at once and none has more than its share.
 void DealSets(int slots, MatmulLaunch& launch) {
   MatmulParams& params = launch.params;
@@ -124,19 +146,14 @@ absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int resident
   params.partial_bytes =
       kMatmulWarps * matmul.rows * kTileOutputs * static_cast<int>(sizeof(float));
   params.ring_at = params.partial_at + 2 * params.partial_bytes;
-  for (const Share& share : Shares(resident_blocks, device)) {
-    for (int blocks = kMaxSlotBlocks; blocks >= 1; blocks /= 2) {
-      SizeSlots(1, normed ? 0 : matmul.rows, blocks, kSlotWeightBytes, params);
-      for (params.stages = kMaxStages; params.stages >= 2; --params.stages) {
-        launch.shared_bytes = static_cast<size_t>(params.ring_at) +
-                              static_cast<size_t>(kMatmulWarps * params.stages) *
-                                  static_cast<size_t>(params.slot_bytes);
-        // Two slots of many blocks leave less under way than four of few.
-        if (params.stages == 2 && blocks > 1) continue;
-        if (static_cast<int64_t>(launch.shared_bytes) > share.bytes) continue;
-        DealSets(device.multiprocessors * share.blocks, launch);
-        return launch;
-      }
+  const int slot_rows = normed ? 0 : matmul.rows;
+  const std::vector<Share> shares = Shares(resident_blocks, device);
+  for (const Share& share : shares) {
+    for (const int under_way : {kWarpBytesUnderWay, kWarpBytesUnderWay / 2, 0}) {
+      if (under_way == 0 && &share != &shares.back()) continue;
+      if (!SizeRing(slot_rows, under_way, share.bytes, launch)) continue;
+      DealSets(device.multiprocessors * share.blocks, launch);
+      return launch;
     }
   }
   return absl::InvalidArgumentError(
