@@ -1,6 +1,7 @@
 # Cross build for arm64 on an amd64 Debian 12 with its :arm64 -dev packages
 # installed beside the amd64 ones. Two libraries cannot be (their civetweb would
-# remove the amd64 one): ./dev unpacks them into build/arm64-sysroot.
+# remove the amd64 one): ./dev unpacks them into build/arm64-sysroot, and the CUDA runtime
+# of the target into build/arm64-cuda.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
@@ -9,6 +10,7 @@ set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 
 get_filename_component(TOKEND_ARM64_SYSROOT
   "${CMAKE_CURRENT_LIST_DIR}/../build/arm64-sysroot" ABSOLUTE)
+get_filename_component(TOKEND_ARM64_CUDA "${CMAKE_CURRENT_LIST_DIR}/../build/arm64-cuda" ABSOLUTE)
 set(CMAKE_PREFIX_PATH "${TOKEND_ARM64_SYSROOT}/usr")
 # The build tree finds them by RPATH, not RUNPATH: the libraries need each other.
 set(CMAKE_BUILD_RPATH "${TOKEND_ARM64_SYSROOT}/usr/lib/aarch64-linux-gnu")

@@ -123,6 +123,30 @@ ensure_arm64() {
     say 'Unpacking arm64 packages into build/arm64-sysroot'
     unpack_packages build/arm64-sysroot "${ARM64_UNPACKED[@]/%/:arm64}"
   fi
+  ensure_venv
+  ensure_arm64_cuda
+}
+
+# The CUDA runtime of arm64, of nvcc's own version, from PyPI. Without nvcc, or without
+# the package, the arm64 build has no CUDA backend; CMake says so.
+ensure_arm64_cuda() {
+  local nvcc version name tmp
+  nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+  [ -x "$nvcc" ] || return 0
+  version=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\.[0-9]*\),.*/\1/p')
+  [ "$(cat build/arm64-cuda/.version 2>/dev/null)" != "$version" ] || return 0
+  name=nvidia-cuda-runtime
+  [ "${version%.*}" -ge 13 ] || name=nvidia-cuda-runtime-cu${version%.*}
+  say "Unpacking PyPI's $name $version for arm64 into build/arm64-cuda"
+  tmp=$(mktemp -d)
+  if build/venv/bin/python -m pip download --disable-pip-version-check --no-deps \
+    --only-binary=:all: --platform manylinux2014_aarch64 --dest "$tmp" "$name==$version.*" >&2; then
+    rm -rf build/arm64-cuda
+    mkdir -p build/arm64-cuda
+    build/venv/bin/python -m zipfile -e "$tmp"/*.whl build/arm64-cuda
+    printf '%s\n' "$version" >build/arm64-cuda/.version
+  fi
+  rm -rf "$tmp"
 }
 
 # Unpacked, not installed: the package would start a server on the user's port.

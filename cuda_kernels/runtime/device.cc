@@ -116,11 +116,6 @@ std::string MiB(int64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); }
 
 }  // namespace
 
-std::string DeviceInfo::ToString() const {
-  return absl::StrCat("cuda:", ordinal, " (", name, ", ", major, ".", minor, ", ", multiprocessors,
-                      " multiprocessors)");
-}
-
 absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   int driver = 0;
   TOKEND_RETURN_IF_ERROR(OpenStatus(cudaDriverGetVersion(&driver)));

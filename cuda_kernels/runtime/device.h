@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace tokend::cuda {
@@ -25,7 +26,12 @@ struct DeviceInfo {
   // device/dependent_launch.cuh): the loaded code was compiled for 9.0 or later.
   bool dependent_launch = false;
 
-  std::string ToString() const;  // "cuda:0 (NVIDIA H200, 9.0, 132 multiprocessors)"
+  // "cuda:0 (NVIDIA H200, 9.0, 132 multiprocessors)". Here, for the daemon, which has
+  // this header alone.
+  std::string ToString() const {
+    return absl::StrCat("cuda:", ordinal, " (", name, ", ", major, ".", minor, ", ",
+                        multiprocessors, " multiprocessors)");
+  }
 };
 
 // Makes the device the calling thread's and loads this library's code for it. One
