@@ -18,6 +18,7 @@ struct Gauges {
     int64_t pinned = 0;
     int64_t quarantined = 0;
   };
+  std::string device;  // "cpu" or "cuda", a label of tokend_build_info
   bool ready = false;  // the model is loaded and warm; the rest is 0 before
   Pages pages;
   int64_t page_bytes = 0;
@@ -35,7 +36,6 @@ struct Gauges {
 struct BuildInfo {
   std::string version;  // "1.4.0"
   std::string build_type;
-  std::string device;
 };
 
 }  // namespace tokend::metrics

@@ -111,10 +111,11 @@ void AddBoard(const BoardStats& board, Families* out) {
 
 std::vector<MetricFamily> GaugesCollectable::Collect() const {
   Families out;
+  const Gauges gauges = snapshot_();
   out.Add(
       "tokend_build_info", "Constant 1; what is running.", 1,
-      {{"build_type", build_.build_type}, {"device", build_.device}, {"version", build_.version}});
-  AddCore(snapshot_(), &out);
+      {{"build_type", build_.build_type}, {"device", gauges.device}, {"version", build_.version}});
+  AddCore(gauges, &out);
   AddProcess(ReadProcessStats(), &out);
   AddBoard(ReadBoardStats(root_), &out);
   return out.Take();

@@ -27,6 +27,7 @@ grpc::ServerUnaryReactor* AdminServiceImpl::GetStats(grpc::CallbackServerContext
     response->set_waiting_turns(snapshot.waiting);
     response->set_prefill_tokens_per_second(snapshot.prefill_tokens_per_second);
     response->set_decode_tokens_per_second(snapshot.decode_tokens_per_second);
+    response->set_device(caller.serving->device);
     response->set_huge_page_bytes(caller.serving->huge_page_bytes);
     response->set_saturated_activations(snapshot.saturated_activations);
     return absl::OkStatus();

@@ -32,6 +32,7 @@ struct Serving {
   kv::SessionStore* store = nullptr;
   const tokenizer::Tokenizer* tokenizer = nullptr;
   TurnRules rules;
+  std::string device;           // as BackendInfo says it
   int64_t huge_page_bytes = 0;  // of the weights
 };
 
@@ -48,7 +49,7 @@ class CallEnv {
     const Authenticator* auth = nullptr;
     base::Clock* clock = nullptr;
     base::Observer* observer = nullptr;
-    std::string server_version;  // "1.4.0 (release, cpu)"
+    std::string server_version;  // "1.4.0 (release)"
   };
 
   explicit CallEnv(const Parts& parts);

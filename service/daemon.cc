@@ -10,6 +10,7 @@
 #include "core/gguf/errors.h"
 #include "metrics/gauges_collectable.h"
 #include "service/build_info.h"
+#include "service/cuda_library.h"
 #include "service/errors.h"
 #include "service/flags.h"
 #include "service/log.h"
@@ -98,6 +99,7 @@ absl::Status Daemon::Open() {
   auto model = model::Model::Load(*file_, options);
   if (!model.ok()) return ContentError(settings_.model, model.status());
   model_ = *std::move(model);
+  TOKEND_ASSIGN_OR_RETURN(device_, ChooseDevice(settings_, CudaLibraryPaths()));
   env_.SetModel(DescribeModel(*model_, settings_.model, settings_.kv_dtype));
   return absl::OkStatus();
 }
@@ -108,7 +110,7 @@ absl::Status Daemon::Listen(const std::string& ports_file) {
     TOKEND_ASSIGN_OR_RETURN(exposer_,
                             metrics::Exposer::Create(metrics_address->host, metrics_address->port));
     metrics_address->port = exposer_->port();
-    const metrics::BuildInfo build = {kBuildVersion, kBuildType, "cpu"};
+    const metrics::BuildInfo build = {kBuildVersion, kBuildType};
     exposer_->Add(observer_.registry());
     exposer_->Add(
         std::make_shared<metrics::GaugesCollectable>(build, [this] { return ReadGauges(); }));
@@ -136,6 +138,7 @@ absl::Status Daemon::LoadModel() {
   ProgressLog progress(clock_);
   ModelRuntime::Inputs inputs;
   inputs.settings = &settings_;
+  inputs.device = device_;
   inputs.file = file_.get();
   inputs.model = model_.get();
   inputs.clock = clock_;
@@ -227,6 +230,8 @@ absl::Status Daemon::Run() {
 metrics::Gauges Daemon::ReadGauges() const {
   metrics::Gauges out;
   const Serving* serving = env_.serving_or_null();
+  const Device& device = serving == nullptr ? device_ : runtime_->device();
+  out.device = std::string(device.kind());
   if (serving == nullptr) return out;
   const engine::EngineSnapshot snapshot = serving->engine->Snapshot();
   const kv::PageCounts& pages = snapshot.store.pages;

@@ -18,6 +18,7 @@
 #include "service/admin_service.h"
 #include "service/auth.h"
 #include "service/call_env.h"
+#include "service/device.h"
 #include "service/exit_code.h"
 #include "service/generation_service.h"
 #include "service/health_service.h"
@@ -69,6 +70,7 @@ class Daemon {
 
   std::unique_ptr<gguf::File> file_;
   std::unique_ptr<model::Model> model_;
+  Device device_;  // as chosen
 
   base::Mutex mu_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);

@@ -38,18 +38,18 @@ struct FlagHelp {
 };
 
 // Every field of ServerConfig, in its order.
-constexpr std::array<FlagHelp, 31> kHelp = {{
+constexpr std::array<FlagHelp, 32> kHelp = {{
     {"model", "GGUF file"},
     {"listen", "HOST:PORT or unix:PATH; may be repeated [127.0.0.1:50551]"},
     {"metrics_listen", "HOST:PORT of /metrics, or off [127.0.0.1:9551]"},
-    {"device", "auto, cpu or cuda [auto]"},
+    {"device", "auto, cpu, cuda or cuda:N [auto: cuda where it can run]"},
     {"threads", "CPU threads [one per core]"},
-    {"activations", "int16, int8 or f32 [int16]"},
-    {"kv_dtype", "KV cache: f16, int8 or f32 [f16]"},
+    {"activations", "CPU: int16, int8 or f32 [int16]; CUDA: f16 or f32 [f16]"},
+    {"kv_dtype", "KV cache: f16, int8 or, on the CPU, f32 [f16]"},
     {"page_tokens", "positions in a page: 16 or 32 [16]"},
     {"context_tokens", "longest context [the file's]"},
     {"kv_budget_bytes", "memory of the KV cache; KiB, MiB, GiB [half of what is available]"},
-    {"kv_memory_fraction", "CUDA: share of the device's memory"},
+    {"kv_memory_fraction", "CUDA: share of what is free for the KV cache, (0, 1]"},
     {"max_running", "turns in a step, 1 to 32 [8]"},
     {"max_batch_tokens", "tokens in a step [2048]"},
     {"prefill_chunk_tokens", "prompt tokens of a turn in a step; 0: automatic [0]"},
@@ -70,6 +70,7 @@ constexpr std::array<FlagHelp, 31> kHelp = {{
     {"tls_key_file", "PEM file of the key"},
     {"principals", "a caller, as text: name: \"a\" token_sha256: \"...\"; may be repeated"},
     {"log_format", "text or json [text]"},
+    {"stream_priority", "CUDA: normal or high, before other programs' kernels [normal]"},
 }};
 
 struct ParsedFlags {
@@ -112,10 +113,10 @@ absl::Status Merge(const ParsedFlags& flags, v1::ServerConfig* config) {
 
 }  // namespace
 
-std::string ServerVersion() { return absl::StrCat(kBuildVersion, " (", kBuildType, ", cpu)"); }
+std::string ServerVersion() { return absl::StrCat(kBuildVersion, " (", kBuildType, ")"); }
 
 absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) {
-  static_assert(kHelp.size() == 31);
+  static_assert(kHelp.size() == 32);
   CLI::App app("tokend: serves a language model over gRPC", "tokend");
   app.footer(kFooter);
   ParsedFlags flags;

@@ -19,7 +19,7 @@ struct CommandLine {
 // setting, or what cannot be read.
 absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv);
 
-// "1.4.0 (release, cpu)".
+// "1.4.0 (release)".
 std::string ServerVersion();
 
 }  // namespace tokend::service

@@ -41,10 +41,13 @@ absl::StatusOr<int64_t> PlanPages(const MemoryPlanInputs& inputs) {
     }
     return pages;
   }
-  const int64_t pages = known ? std::min(most, left / 2 / inputs.page_bytes) : most;
+  const double share = inputs.share.value_or(inputs.default_share);
+  const int64_t of_share = static_cast<int64_t>(static_cast<double>(left) * share);
+  int64_t pages = known ? of_share / inputs.page_bytes : most;
+  if (!inputs.share.has_value()) pages = std::min(most, pages);
   if (pages < least) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("half of the ", MiB(left),
+        absl::StrCat(share, " of the ", MiB(left),
                      " of memory that are available beside the weights "
                      "is less than one short turn needs (",
                      MiB(least * inputs.page_bytes), ")"));

@@ -21,9 +21,11 @@ struct MemoryPlanInputs {
   int64_t context_tokens = 0;
   int max_running = 0;
   std::optional<int64_t> kv_budget_bytes;
+  double default_share = 0.5;   // of what is left, without a budget
+  std::optional<double> share;  // the same as set: not cut to what max_running need
 };
 
-// Pages of the arena, over all layers. Without a budget: half of the available
+// Pages of the arena, over all layers. Without a budget: a share of the available
 // memory less what is held, at most what max_running contexts need.
 // INVALID_ARGUMENT (kv_budget_bytes): the budget does not hold one short turn.
 // RESOURCE_EXHAUSTED: the memory is not there.

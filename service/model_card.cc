@@ -1,7 +1,5 @@
 #include "service/model_card.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "service/names.h"
 
@@ -33,10 +31,6 @@ v1::Model DescribeModel(const model::Model& model, absl::string_view file_path,
   out.set_context_length(static_cast<int32_t>(plan.context_tokens));
   out.set_vocabulary_size(static_cast<int32_t>(plan.vocabulary_size));
   out.set_layer_count(static_cast<int32_t>(plan.layers.size()));
-  const bool local =
-      std::any_of(plan.layers.begin(), plan.layers.end(),
-                  [](const ops::LayerPlan& layer) { return layer.local_tokens > 0; });
-  if (!local) out.add_features("heavy_hitters");
   out.set_weight_type(facts.weight_type);
   const absl::string_view dtype = base::KvDtypeName(kv_dtype);
   out.set_kv_type(std::string(dtype));
@@ -48,7 +42,7 @@ v1::Model DescribeModel(const model::Model& model, absl::string_view file_path,
 }
 
 void CompleteModel(const std::string& fingerprint, const ops::BackendInfo& backend, int layers,
-                   int page_tokens, const tokenizer::Tokenizer& tokenizer,
+                   int page_tokens, bool heavy_hitters, const tokenizer::Tokenizer& tokenizer,
                    const tokenizer::ChatTemplate* chat, v1::Model* out) {
   out->set_fingerprint(fingerprint);
   out->set_weight_bytes(backend.weight_bytes);
@@ -60,6 +54,7 @@ void CompleteModel(const std::string& fingerprint, const ops::BackendInfo& backe
   }
   out->add_features("sliding_window");
   out->add_features("history_tokens");
+  if (heavy_hitters) out->add_features("heavy_hitters");
   if (layers > 1) out->add_features("layered");
   (*out->mutable_attributes())["device"] = backend.device;
 }

@@ -20,7 +20,7 @@ v1::Model DescribeModel(const model::Model& model, absl::string_view file_path,
 
 // Adds what is known once it is loaded. `chat` may be nullptr.
 void CompleteModel(const std::string& fingerprint, const ops::BackendInfo& backend, int layers,
-                   int page_tokens, const tokenizer::Tokenizer& tokenizer,
+                   int page_tokens, bool heavy_hitters, const tokenizer::Tokenizer& tokenizer,
                    const tokenizer::ChatTemplate* chat, v1::Model* out);
 
 }  // namespace tokend::service

@@ -25,13 +25,15 @@ absl::Status CheckNotCancelled(const ModelRuntime::Inputs& inputs) {
   return absl::CancelledError("told to stop while loading");
 }
 
+bool HasLocalLayers(const ops::ModelPlan& plan) {
+  return std::any_of(plan.layers.begin(), plan.layers.end(),
+                     [](const ops::LayerPlan& layer) { return layer.local_tokens > 0; });
+}
+
 // The model is known only now.
 absl::Status CheckDefaultRetention(const kv::RetentionPolicy& policy, const ops::ModelPlan& plan,
                                    int page_tokens) {
-  const bool local =
-      std::any_of(plan.layers.begin(), plan.layers.end(),
-                  [](const ops::LayerPlan& layer) { return layer.local_tokens > 0; });
-  if (policy.kind == kv::RetentionPolicy::Kind::kHeavyHitters && local) {
+  if (policy.kind == kv::RetentionPolicy::Kind::kHeavyHitters && HasLocalLayers(plan)) {
     return BadSetting("default_retention", "the model has layers with own windows");
   }
   return RenameField(kv::ValidateRetention(policy, plan.context_tokens,
@@ -58,6 +60,36 @@ absl::Status Step(ops::Backend* backend, absl::Span<const int32_t> tokens, int64
     }
   }
   return absl::OkStatus();
+}
+
+using Progress = std::function<void(int64_t done, int64_t total)>;
+
+cpu::CpuBackendOptions CpuOptions(const ModelRuntime::Inputs& inputs, const Progress& progress) {
+  const Settings& settings = *inputs.settings;
+  cpu::CpuBackendOptions out;
+  out.threads = settings.threads;
+  out.activations = settings.activations.value_or(out.activations);
+  out.kv_dtype = settings.kv_dtype;
+  out.page_tokens = settings.page_tokens;
+  out.max_batch_tokens = settings.max_batch_tokens;
+  out.max_sequences = settings.max_running;
+  out.progress = progress;
+  return out;
+}
+
+cuda::CudaBackendOptions CudaOptions(const ModelRuntime::Inputs& inputs, const Device& device,
+                                     const Progress& progress) {
+  const Settings& settings = *inputs.settings;
+  cuda::CudaBackendOptions out;
+  out.device = device.info;
+  out.activations = settings.activations.value_or(out.activations);
+  out.kv_dtype = settings.kv_dtype;
+  out.page_tokens = settings.page_tokens;
+  out.max_batch_tokens = settings.max_batch_tokens;
+  out.max_sequences = settings.max_running;
+  if (settings.high_stream_priority.value_or(false)) out.priority = cuda::StreamPriority::kHigh;
+  out.progress = progress;
+  return out;
 }
 
 }  // namespace
@@ -99,8 +131,9 @@ absl::StatusOr<std::unique_ptr<ModelRuntime>> ModelRuntime::Load(const Inputs& i
   const int layers = static_cast<int>(plan.layers.size());
   TOKEND_RETURN_IF_ERROR(WarmUp(out->backend_.get(), layers, settings.page_tokens));
   TOKEND_RETURN_IF_ERROR(out->MakeEngine(inputs, fingerprint));
-  CompleteModel(fingerprint, out->backend_info_, layers, settings.page_tokens, *out->tokenizer_,
-                out->chat_.get(), card);
+  const bool heavy_hitters = out->backend_info_.fills_scores && !HasLocalLayers(plan);
+  CompleteModel(fingerprint, out->backend_info_, layers, settings.page_tokens, heavy_hitters,
+                *out->tokenizer_, out->chat_.get(), card);
   return out;
 }
 
@@ -123,36 +156,55 @@ absl::Status ModelRuntime::LoadTokenizer(const Inputs& inputs) {
 }
 
 absl::Status ModelRuntime::LoadBackend(const Inputs& inputs) {
-  const Settings& settings = *inputs.settings;
+  device_ = inputs.device;
+  absl::Status status = TryBackend(inputs);
+  if (status.ok() || !device_.is_cuda()) return status;
+  TOKEND_ASSIGN_OR_RETURN(device_, FallBack(device_, *inputs.settings, status));
+  backend_.reset();
+  return TryBackend(inputs);
+}
+
+absl::Status ModelRuntime::TryBackend(const Inputs& inputs) {
   const ops::ModelPlan& plan = inputs.model->plan();
-  const int64_t available = AvailableMemoryBytes();
-  TOKEND_RETURN_IF_ERROR(CheckWeightsFit(inputs.model->facts().weight_bytes, available));
-  cpu::CpuBackendOptions options;
-  options.threads = settings.threads;
-  options.activations = settings.activations;
-  options.kv_dtype = settings.kv_dtype;
-  options.page_tokens = settings.page_tokens;
-  options.max_batch_tokens = settings.max_batch_tokens;
-  options.max_sequences = settings.max_running;
-  options.progress = [&](int64_t done, int64_t total) {
+  const auto progress = [&](int64_t done, int64_t total) {
     inputs.progress("weights", static_cast<double>(done) / static_cast<double>(total));
   };
-  TOKEND_ASSIGN_OR_RETURN(backend_, cpu::CpuBackend::Create(plan, options));
-  const ops::BackendInfo info = backend_->info();
-  MemoryPlanInputs memory;
-  memory.available_bytes = available;
-  memory.held_bytes = info.weight_bytes + info.workspace_bytes;
-  memory.page_bytes = info.page_bytes;
-  memory.layers = static_cast<int>(plan.layers.size());
-  memory.page_tokens = settings.page_tokens;
-  memory.context_tokens = plan.context_tokens;
-  memory.max_running = settings.max_running;
-  memory.kv_budget_bytes = settings.kv_budget_bytes;
-  TOKEND_ASSIGN_OR_RETURN(pages_, PlanPages(memory));
-  TOKEND_RETURN_IF_ERROR(CheckQuotas(settings.principals, pages_));
+  const int64_t available = AvailableMemoryBytes();
+  if (device_.is_cuda()) {
+    TOKEND_ASSIGN_OR_RETURN(
+        backend_, device_.library->create_backend(plan, CudaOptions(inputs, device_, progress)));
+  } else {
+    TOKEND_RETURN_IF_ERROR(CheckWeightsFit(inputs.model->facts().weight_bytes, available));
+    TOKEND_ASSIGN_OR_RETURN(backend_, cpu::CpuBackend::Create(plan, CpuOptions(inputs, progress)));
+  }
+  TOKEND_ASSIGN_OR_RETURN(pages_, CountPages(inputs, available));
+  TOKEND_RETURN_IF_ERROR(CheckQuotas(inputs.settings->principals, pages_));
   TOKEND_RETURN_IF_ERROR(backend_->AllocateArena(pages_));
   backend_info_ = backend_->info();
   return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ModelRuntime::CountPages(const Inputs& inputs,
+                                                 int64_t available_bytes) const {
+  const Settings& settings = *inputs.settings;
+  const ops::BackendInfo info = backend_->info();
+  MemoryPlanInputs memory;
+  memory.available_bytes = available_bytes;
+  memory.held_bytes = info.weight_bytes + info.workspace_bytes;
+  if (info.free_bytes >= 0) {
+    memory.available_bytes = info.free_bytes;
+    memory.held_bytes = 0;
+  }
+  // Memory of its own is nobody else's.
+  if (device_.is_cuda() && !device_.info.integrated) memory.default_share = 0.9;
+  memory.share = settings.kv_memory_fraction;
+  memory.page_bytes = info.page_bytes;
+  memory.layers = static_cast<int>(inputs.model->plan().layers.size());
+  memory.page_tokens = settings.page_tokens;
+  memory.context_tokens = inputs.model->plan().context_tokens;
+  memory.max_running = settings.max_running;
+  memory.kv_budget_bytes = settings.kv_budget_bytes;
+  return PlanPages(memory);
 }
 
 absl::Status ModelRuntime::MakeEngine(const Inputs& inputs, const std::string& fingerprint) {
@@ -167,6 +219,7 @@ absl::Status ModelRuntime::MakeEngine(const Inputs& inputs, const std::string& f
   store.model_fingerprint = fingerprint;
   store.kv_dtype = settings.kv_dtype;
   for (const ops::LayerPlan& layer : plan.layers) store.local_windows.push_back(layer.local_tokens);
+  store.heavy_hitters = backend_info_.fills_scores;
   store.share_prefixes = settings.share_prefixes;
   store.max_sessions = settings.max_sessions;
   store.max_versions = settings.max_versions;
@@ -199,6 +252,7 @@ absl::Status ModelRuntime::MakeEngine(const Inputs& inputs, const std::string& f
   serving_.rules.default_sampling = inputs.model->facts().default_sampling;
   serving_.rules.default_session.retention = settings.default_retention;
   serving_.rules.default_session.idle_ttl = settings.default_idle_ttl;
+  serving_.device = backend_info_.device;
   serving_.huge_page_bytes = backend_info_.huge_page_bytes;
   return absl::OkStatus();
 }

@@ -18,6 +18,7 @@
 #include "core/tokenizer/chat_template.h"
 #include "core/tokenizer/tokenizer.h"
 #include "service/call_env.h"
+#include "service/device.h"
 #include "service/settings.h"
 #include "tokend/v1/model.pb.h"
 
@@ -28,6 +29,7 @@ class ModelRuntime {
  public:
   struct Inputs {
     const Settings* settings = nullptr;
+    Device device;
     const gguf::File* file = nullptr;  // outlives the runtime, as the model does
     const model::Model* model = nullptr;
     base::Clock* clock = nullptr;
@@ -43,16 +45,22 @@ class ModelRuntime {
   engine::Engine* engine() const { return engine_.get(); }
   const Serving& serving() const { return serving_; }
   const ops::BackendInfo& backend_info() const { return backend_info_; }
+  // What it came to, which is the CPU where the chosen one could not hold the model.
+  const Device& device() const { return device_; }
 
  private:
   ModelRuntime() = default;
 
   absl::Status LoadTokenizer(const Inputs& inputs);
   absl::Status LoadBackend(const Inputs& inputs);
+  // The backend on device_, and its arena.
+  absl::Status TryBackend(const Inputs& inputs);
+  absl::StatusOr<int64_t> CountPages(const Inputs& inputs, int64_t available_bytes) const;
   absl::Status MakeEngine(const Inputs& inputs, const std::string& fingerprint);
 
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
   std::unique_ptr<tokenizer::ChatTemplate> chat_;  // nullptr: the model has none
+  Device device_;
   std::unique_ptr<ops::Backend> backend_;
   ops::BackendInfo backend_info_;
   int64_t pages_ = 0;

@@ -6,7 +6,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "core/cpu/thread_pool.h"
 #include "service/auth.h"
@@ -83,22 +85,51 @@ absl::Status ResolveAddresses(const v1::ServerConfig& config, Settings* out) {
   return absl::OkStatus();
 }
 
-absl::Status ResolveDevice(const v1::ServerConfig& config, Settings* out) {
-  const std::string& device = config.device();
-  if (device == "cuda") return BadSetting("device", "this build has no CUDA backend");
-  if (!device.empty() && device != "auto" && device != "cpu") {
-    return BadSetting("device", absl::StrCat(Echo(device), " is not auto, cpu or cuda"));
+absl::StatusOr<DeviceSetting> ParseDevice(absl::string_view text) {
+  using Kind = DeviceSetting::Kind;
+  if (text.empty() || text == "auto") return DeviceSetting{Kind::kAuto, 0};
+  if (text == "cpu") return DeviceSetting{Kind::kCpu, 0};
+  if (text == "cuda") return DeviceSetting{Kind::kCuda, 0};
+  DeviceSetting out = {Kind::kCuda, 0};
+  absl::string_view number = text;
+  const bool digits = absl::ConsumePrefix(&number, "cuda:") &&
+                      std::all_of(number.begin(), number.end(), absl::ascii_isdigit);
+  if (!digits || !absl::SimpleAtoi(number, &out.ordinal)) {
+    return BadSetting("device", absl::StrCat(Echo(text), " is not auto, cpu, cuda or cuda:N"));
   }
+  return out;
+}
+
+absl::Status ResolveCuda(const v1::ServerConfig& config, Settings* out) {
   if (config.has_kv_memory_fraction()) {
-    return BadSetting("kv_memory_fraction", "is for CUDA alone; set kv_budget_bytes");
+    const double fraction = config.kv_memory_fraction();
+    if (!(fraction > 0 && fraction <= 1)) {
+      return BadSetting("kv_memory_fraction", absl::StrCat(fraction, " is not in (0, 1]"));
+    }
+    if (config.has_kv_budget_bytes()) {
+      return BadSetting("kv_memory_fraction", "is set beside kv_budget_bytes: one is enough");
+    }
+    out->kv_memory_fraction = fraction;
   }
+  const std::string& priority = config.stream_priority();
+  if (priority.empty()) return absl::OkStatus();
+  if (priority != "normal" && priority != "high") {
+    return BadSetting("stream_priority", absl::StrCat(Echo(priority), " is not normal or high"));
+  }
+  out->high_stream_priority = priority == "high";
+  return absl::OkStatus();
+}
+
+absl::Status ResolveDevice(const v1::ServerConfig& config, Settings* out) {
+  TOKEND_ASSIGN_OR_RETURN(out->device, ParseDevice(config.device()));
+  TOKEND_RETURN_IF_ERROR(ResolveCuda(config, out));
   out->threads = std::min(PhysicalCores(), cpu::kMaxThreads);
   TOKEND_TAKE(threads, 1, cpu::kMaxThreads, out->threads);
   if (!config.activations().empty()) {
     const auto activations = base::ParseActivations(config.activations());
     if (!activations.has_value()) {
-      return BadSetting("activations",
-                        absl::StrCat(Echo(config.activations()), " is not int16, int8 or f32"));
+      return BadSetting("activations", absl::StrCat(Echo(config.activations()),
+                                                    " is not int16, int8, f16 or f32"));
     }
     out->activations = *activations;
   }

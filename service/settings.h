@@ -25,18 +25,28 @@ struct PrincipalSettings {
   std::optional<int64_t> quota_pages;
 };
 
+// "auto", "cpu", "cuda" (the first device) or "cuda:N".
+struct DeviceSetting {
+  enum class Kind { kAuto, kCpu, kCuda };
+  Kind kind = Kind::kAuto;
+  int ordinal = 0;
+};
+
 // See config.proto for each. Defaults are resolved, but for those that wait for
 // the model file or the device.
 struct Settings {
   std::string model;
   std::vector<Address> listen;
   std::optional<Address> metrics_listen;  // absent: off
+  DeviceSetting device;
   int threads = 1;
-  base::Activations activations = base::Activations::kInt16;
+  std::optional<base::Activations> activations;  // absent: the device's default
   base::KvDtype kv_dtype = base::KvDtype::kF16;
   int page_tokens = 16;
-  int64_t context_tokens = 0;              // 0: the file's
-  std::optional<int64_t> kv_budget_bytes;  // absent: see memory_plan.h
+  int64_t context_tokens = 0;                // 0: the file's
+  std::optional<int64_t> kv_budget_bytes;    // absent: see memory_plan.h
+  std::optional<double> kv_memory_fraction;  // CUDA
+  std::optional<bool> high_stream_priority;  // CUDA
   int max_running = 8;
   int max_batch_tokens = 2048;
   int prefill_chunk_tokens = 0;

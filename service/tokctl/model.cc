@@ -177,6 +177,7 @@ int ShowStats(const Globals& globals) {
   }
   const v1::PageCounts& pages = stats.pages();
   PrintPairs({{"server", stats.server_version()},
+              {"device", stats.device()},
               {"uptime", absl::StrFormat("%.0f s", ToSeconds(stats.uptime()))},
               {"turns", absl::StrCat(stats.running_turns(), " running, ", stats.waiting_turns(),
                                      " waiting")},

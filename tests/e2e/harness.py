@@ -67,6 +67,9 @@ class Daemon:
         self.ports_file = self.folder / "ports"
         command = [*EMULATOR, BIN / "tokend", "--metrics-listen", metrics]
         command += ["--ports-file", self.ports_file]
+        # What is compared to the bit is the CPU's, whatever this machine has.
+        if "--device" not in flags:
+            command += ["--device", "cpu"]
         for address in listen:
             command += ["--listen", address.replace("FOLDER", str(self.folder))]
         with open(self.folder / "log", "wb") as log:

@@ -32,7 +32,7 @@ std::string ReadFile(const std::string& path) {
 std::string FullScrape() {
   MetricsObserver observer;
   observer.OnRequestEnd("stop", absl::Seconds(1));
-  const GaugesCollectable gauges({"1.2.3", "release", "cpu"}, [] { return Gauges(); });
+  const GaugesCollectable gauges({"1.2.3", "release"}, [] { return Gauges(); });
   return ScrapeText({observer.registry().get(), &gauges});
 }
 

@@ -37,6 +37,7 @@ using ::testing::Not;
 
 Gauges SomeGauges() {
   Gauges gauges;
+  gauges.device = "cpu";
   gauges.ready = true;
   gauges.pages = {100, 40, 30, 15, 10, 4, 1};
   gauges.page_bytes = 1000;
@@ -103,7 +104,7 @@ TEST(Observer, CountsEachEventOnce) {
 
 TEST(Gauges, ComeFromOneSnapshot) {
   int snapshots = 0;
-  const GaugesCollectable collectable({"1.2.3", "release", "cpu"}, [&] {
+  const GaugesCollectable collectable({"1.2.3", "release"}, [&] {
     ++snapshots;
     return SomeGauges();
   });

@@ -54,6 +54,20 @@ TEST(MemoryPlan, TakesHalfOfWhatIsLeft) {
   EXPECT_EQ(PlanPages(inputs).value(), (32 << 20) / 4096);
 }
 
+TEST(MemoryPlan, TakesTheShareThatIsSet) {
+  MemoryPlanInputs inputs = Inputs();
+  inputs.available_bytes = (int64_t{1} << 30) + (64 << 20);
+  inputs.default_share = 0.75;
+  EXPECT_EQ(PlanPages(inputs).value(), (48 << 20) / 4096);
+  inputs.share = 0.25;
+  EXPECT_EQ(PlanPages(inputs).value(), (16 << 20) / 4096);
+  // More than max_running need: what is free beside them is a cache.
+  inputs = Inputs();
+  inputs.available_bytes = int64_t{65} << 30;
+  inputs.share = 1;
+  EXPECT_EQ(PlanPages(inputs).value(), (int64_t{64} << 30) / 4096);
+}
+
 TEST(MemoryPlan, RefusesBeforeTaking) {
   MemoryPlanInputs inputs = Inputs();
   inputs.available_bytes = inputs.held_bytes + (1 << 20);

@@ -36,7 +36,8 @@ TEST(Settings, Defaults) {
   EXPECT_EQ(settings.listen[0].ToString(), "127.0.0.1:50551");
   EXPECT_EQ(settings.metrics_listen->ToString(), "127.0.0.1:9551");
   EXPECT_EQ(settings.kv_dtype, base::KvDtype::kF16);
-  EXPECT_EQ(settings.activations, base::Activations::kInt16);
+  EXPECT_FALSE(settings.activations.has_value());
+  EXPECT_EQ(settings.device.kind, DeviceSetting::Kind::kAuto);
   EXPECT_EQ(settings.max_running, 8);
   EXPECT_EQ(settings.stall_timeout, absl::Seconds(30));
   EXPECT_GE(settings.threads, 1);
@@ -69,6 +70,20 @@ TEST(Settings, ReadsAll) {
   EXPECT_EQ(settings.principals[0].token_sha256.substr(0, 6), "abcdef");
 }
 
+TEST(Settings, DevicesAndWhatIsForCuda) {
+  EXPECT_EQ(Resolve("device: \"cpu\"")->device.kind, DeviceSetting::Kind::kCpu);
+  EXPECT_EQ(Resolve("device: \"cuda\"")->device.kind, DeviceSetting::Kind::kCuda);
+  const Settings settings = Resolve(R"(
+    device: "cuda:3" activations: "f16" kv_memory_fraction: 1 stream_priority: "high")")
+                                .value();
+  EXPECT_EQ(settings.device.kind, DeviceSetting::Kind::kCuda);
+  EXPECT_EQ(settings.device.ordinal, 3);
+  EXPECT_EQ(settings.activations, base::Activations::kF16);
+  EXPECT_EQ(settings.kv_memory_fraction, 1.0);
+  EXPECT_EQ(settings.high_stream_priority, true);
+  EXPECT_EQ(Resolve("stream_priority: \"normal\"")->high_stream_priority, false);
+}
+
 struct BadSettingCase {
   std::string setting;  // what the message starts with
   std::string text;
@@ -87,7 +102,11 @@ TEST(Settings, EachRangeIsChecked) {
       {"kv_budget_bytes", "kv_budget_bytes: 0"},
       {"kv_budget_bytes", "kv_budget_bytes: -1"},
       {"kv_budget_bytes", "kv_budget_bytes: 9223372036854775807"},
-      {"kv_memory_fraction", "kv_memory_fraction: 0.5"},
+      {"kv_memory_fraction", "kv_memory_fraction: 0"},
+      {"kv_memory_fraction", "kv_memory_fraction: 1.1"},
+      {"kv_memory_fraction", "kv_memory_fraction: nan"},
+      {"kv_memory_fraction", "kv_memory_fraction: 0.5 kv_budget_bytes: 1000"},
+      {"stream_priority", "stream_priority: \"low\""},
       {"max_running", "max_running: 0"},
       {"max_running", "max_running: 33"},
       {"max_batch_tokens", "max_batch_tokens: 31"},
@@ -120,9 +139,12 @@ TEST(Settings, EachRangeIsChecked) {
        "default_retention { sliding_window { sink_tokens: 4 } }"},
       {"default_retention.sliding_window.sink_tokens",
        "default_retention { sliding_window { sink_tokens: -4 window_tokens: 1 } }"},
-      {"device", "device: \"cuda\""},
+      {"device", "device: \"cuda:\""},
+      {"device", "device: \"cuda:-1\""},
+      {"device", "device: \"cuda:1x\""},
+      {"device", "device: \"cuda:99999999999\""},
       {"device", "device: \"tpu\""},
-      {"activations", "activations: \"f16\""},
+      {"activations", "activations: \"bf16\""},
       {"kv_dtype", "kv_dtype: \"F16\""},
       {"log_format", "log_format: \"xml\""},
       {"listen", "listen: \"nowhere\""},
