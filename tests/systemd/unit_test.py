@@ -91,6 +91,40 @@ class UnitTest(unittest.TestCase):
         result = self.verify(self.unit, self.gpu)
         self.assertEqual((result.returncode, result.stdout), (0, ""))
 
+    def test_gpu_drop_in_gives_what_cuda_needs(self):
+        lines = self.gpu.splitlines()
+        for name in ("PrivateDevices", "PrivateUsers", "MemoryDenyWriteExecute"):
+            self.assertIn(f"{name}=yes", self.unit.splitlines())
+            self.assertIn(f"{name}=no", lines)
+        allowed = [line.split("=")[1] for line in lines if line.startswith("DeviceAllow=")]
+        for node in ("char-nvidia* rw", "/dev/nvmap rw", "char-nvhost* rw"):
+            self.assertIn(node, allowed)
+        # Under the state directory, which alone may be written.
+        self.assertIn("Environment=CUDA_CACHE_PATH=%S/tokend/cuda-cache", lines)
+        self.assertIn("StateDirectory=tokend", self.unit.splitlines())
+
+    def test_installed_daemon_finds_its_cuda_library(self):
+        library = self.prefix / "lib/libtokend_cuda.so"
+        if not (pathlib.Path(BUILD) / "lib/libtokend_cuda.so").exists():
+            self.skipTest("built without nvcc")
+        self.assertTrue(library.exists())
+        self.assertNotIn("not installed", self.start_with_cuda())
+        moved = library.with_suffix(".moved")
+        library.rename(moved)
+        self.addCleanup(moved.rename, library)
+        self.assertIn("libtokend_cuda.so is not installed", self.start_with_cuda())
+
+    def start_with_cuda(self):
+        """What the installed daemon says with --device cuda and no model to speak of."""
+        model = os.environ.get("TOKEND_TEST_MODEL", "")
+        if not os.path.exists(model):
+            self.skipTest("no model")
+        result = run(
+            "timeout", "--signal=TERM", "20", str(self.prefix / "bin/tokend"), "--model", model,
+            "--device", "cuda", "--listen", "127.0.0.1:0", "--metrics-listen", "off",
+        )
+        return result.stdout
+
     def test_verify_sees_mistakes(self):
         self.assertIn("Unknown key", self.verify(self.unit + "\n[Service]\nNoSuchKey=1\n").stdout)
         self.assertIn("Unknown key", self.verify(self.unit, "[Service]\nNoSuchKey=1\n").stdout)
