@@ -31,6 +31,16 @@ ensure_peer() { echo peer; }
 exec() { :; }
 bench "${arguments[@]}"
 """
+# What is configured and compiled.
+BUILD = """
+arguments=("$@")
+set -- help
+. ./dev >/dev/null
+configure() { echo "configure $*"; }
+compile() { echo "compile $*"; }
+grep() { return "$have_parts"; }
+"${arguments[@]}"
+"""
 
 
 def run_bash(script, *arguments, **kwargs):
@@ -52,6 +62,23 @@ class DevInstallTest(unittest.TestCase):
         self.assertEqual(run_bash(MODEL, env=path).stdout, f"/root/.cache/{file}")
         done = run_bash(MODEL, env={**path, "HOME": "/home/a"})
         self.assertEqual(done.stdout, f"/home/a/.cache/{file}")
+
+    # The programs alone, for every GPU; tests have kernels for one, unless there are more.
+    def test_what_build_and_test_compile(self):
+        def built(*arguments, have_parts="1"):
+            env = {**os.environ, "have_parts": have_parts}
+            return run_bash(BUILD, *arguments, env=env).stdout.splitlines()
+
+        every_part = "-U TOKEND_CUDA_ARCHITECTURES"
+        self.assertEqual(built("build"), [f"configure release {every_part}",
+                                          "compile release programs"])
+        self.assertEqual(built("build", "arm64", "all"), [f"configure arm64 {every_part}",
+                                                          "compile arm64 all"])
+        self.assertEqual(built("build_all", "release"),
+                         ["configure release -D TOKEND_CUDA_ARCHITECTURES=90",
+                          "compile release all"])
+        self.assertEqual(built("build_all", "release", have_parts="0"),
+                         ["configure release", "compile release all"])
 
     def test_all_benches_need_the_peer_and_a_value_is_no_name(self):
         for arguments in ((), ("--threads", "2"), ("--isa", "avx2", "--model", "m"),
