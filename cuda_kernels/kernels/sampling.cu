@@ -174,21 +174,9 @@ TOKEND_DEVICE int FindKey(const float* logits, int vocabulary, int slice, int32_
   return __reduce_min_sync(kAllLanes, first);
 }
 
-// The key from which on tokens are listed; kForbiddenKey + 1: all that are allowed.
-TOKEND_DEVICE int32_t ListThreshold(const Draw& draw, DrawShared& shared) {
-  const int wanted = LimitsCount(draw.params, draw.vocabulary) ? draw.params.top_k : kFirstTry;
-  if (draw.vocabulary <= kListCapacity || wanted > kListCapacity) return ops::kForbiddenKey + 1;
-  // As many slices as wanted tokens have a largest key of at least the one found.
-  const bool by_slices = wanted <= draw.slice_count;
-  const OrderSource source = {by_slices ? nullptr : draw.logits, draw.slices,
-                              by_slices ? draw.slice_count : draw.vocabulary};
-  const Weigher units = {true, 0, 1, 0, 0};
-  const Wide order = SelectOrder(source, units, static_cast<Wide>(wanted - 1), false, shared);
-  return max(ops::KeyOfOrder(order), ops::kForbiddenKey + 1);
-}
-
 TOKEND_DEVICE int DrawToken(const Draw& draw, DrawShared& shared) {
-  const int32_t threshold = ListThreshold(draw, shared);
+  const int wanted = LimitsCount(draw.params, draw.vocabulary) ? draw.params.top_k : kFirstTry;
+  const int32_t threshold = KeyOfRank(draw, wanted, shared);
   const int count = CollectList(draw, threshold, shared);
   if (count <= kListCapacity) {
     const bool complete = threshold == ops::kForbiddenKey + 1;

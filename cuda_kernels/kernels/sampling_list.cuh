@@ -64,8 +64,21 @@ TOKEND_DEVICE int CollectList(const Draw& draw, int32_t threshold, DrawShared& s
   return shared.list_count;
 }
 
-// The list in descending order to `bins`, its running weights, each included, to `list`.
-TOKEND_DEVICE void SortAndWeigh(const Draw& draw, int count, DrawShared& shared) {
+// A key that at least `rank` tokens reach, close to the rank-th largest one;
+// kForbiddenKey + 1: that of every token that is allowed.
+TOKEND_DEVICE int32_t KeyOfRank(const Draw& draw, int rank, DrawShared& shared) {
+  if (draw.vocabulary <= kListCapacity || rank > kListCapacity) return ops::kForbiddenKey + 1;
+  // As many slices as wanted tokens have a largest key of at least the one found.
+  const bool by_slices = rank <= draw.slice_count;
+  const OrderSource source = {by_slices ? nullptr : draw.logits, draw.slices,
+                              by_slices ? draw.slice_count : draw.vocabulary};
+  const Weigher units = {true, 0, 1, 0, 0};
+  const Wide order = SelectOrder(source, units, static_cast<Wide>(rank - 1), false, shared);
+  return max(ops::KeyOfOrder(order), ops::kForbiddenKey + 1);
+}
+
+// The list in descending order to `bins`.
+TOKEND_DEVICE void SortList(int count, DrawShared& shared) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kDrawThreads) {
     const Wide own = shared.list[i];
     int rank = 0;
@@ -73,6 +86,11 @@ TOKEND_DEVICE void SortAndWeigh(const Draw& draw, int count, DrawShared& shared)
     shared.bins[rank] = own;
   }
   __syncthreads();
+}
+
+// The list in descending order to `bins`, its running weights, each included, to `list`.
+TOKEND_DEVICE void SortAndWeigh(const Draw& draw, int count, DrawShared& shared) {
+  SortList(count, shared);
   const Weigher weigher = {false, draw.max, draw.params.temperature, 0, 0};
   const int first = kPerThread * static_cast<int>(threadIdx.x);
   Wide running[kPerThread];
