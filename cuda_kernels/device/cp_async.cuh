@@ -8,9 +8,10 @@ namespace tokend::cuda {
 
 // 16 bytes, both addresses multiples of 16; `valid` false: 16 zeros, and `global`
 // is not read. Bypasses L1.
-TOKEND_DEVICE void CopyAsync16(void* shared, const void* global, bool valid = true) {
+TOKEND_DEVICE void CopyAsync16(void* shared, const void* global,
+                               bool valid = true TOKEND_AND_CALL_SITE) {
 #ifdef TOKEND_SIMT
-  simt::CopyAsync16(shared, global, valid);
+  simt::CopyAsync16(shared, global, valid, site);
 #else
   const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   const int bytes = valid ? 16 : 0;

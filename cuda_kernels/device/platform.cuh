@@ -28,11 +28,13 @@
 #define TOKEND_DEVICE __device__ __forceinline__
 #endif
 
-// As a function's only parameter: where it was called, for the stand-in's reports.
+// As a function's only or last parameter: where it was called, for the stand-in's reports.
 #ifdef TOKEND_SIMT
 #define TOKEND_CALL_SITE TOKEND_SIMT_SITE
+#define TOKEND_AND_CALL_SITE , TOKEND_SIMT_SITE
 #else
 #define TOKEND_CALL_SITE
+#define TOKEND_AND_CALL_SITE
 #endif
 
 namespace tokend::cuda {

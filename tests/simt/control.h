@@ -18,6 +18,7 @@ struct Schedule {
   Order blocks = Order::kAscending;
   bool late_copies = false;     // asynchronous copies read and land at the wait
   bool split_mma_sums = false;  // Ampere's two sums of 8 products; else one of 16
+  bool late_streams = false;    // what a created stream is given runs when somebody waits for it
 };
 void SetSchedule(const Schedule& schedule);
 const Schedule& CurrentSchedule();

@@ -18,10 +18,18 @@ using tokend::simt::Cudart;
 
 namespace {
 
-constexpr size_t kDeviceAlign = 256;
+constexpr size_t kHostAlign = 256;
 
 bool IsDevice(const Cudart& cudart, int device) {
   return device >= 0 && device < cudart.device.count;
+}
+
+cudaError_t AllocatePinned(Cudart& cudart, void** address, size_t bytes) {
+  *address = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  if (posix_memalign(address, kHostAlign, bytes) != 0) return cudaErrorMemoryAllocation;
+  cudart.pinned[reinterpret_cast<uintptr_t>(*address)] = bytes;
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -149,7 +157,9 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaDeviceSynchronize() {
   TOKEND_SIMT_BEGIN("cudaDeviceSynchronize");
-  return cudart.RefuseInCapture();
+  tokend::simt::Shadow::Get().HostWaited();
+  if (const cudaError_t error = cudart.RefuseInCapture()) return error;
+  return cudart.DrainAll();
 }
 
 cudaError_t cudaDeviceReset() { return cudaSuccess; }
@@ -241,10 +251,8 @@ cudaError_t cudaMalloc(void** address, size_t bytes) {
   if (bytes > cudart.device.memory_bytes - cudart.bytes_in_use) {
     return cudart.End(cudaErrorMemoryAllocation);
   }
-  // Exactly as long as asked for, so that AddressSanitizer sees one byte too many.
-  if (posix_memalign(address, kDeviceAlign, bytes) != 0) {
-    return cudart.End(cudaErrorMemoryAllocation);
-  }
+  *address = tokend::simt::AllocateDevice(bytes);
+  if (*address == nullptr) return cudart.End(cudaErrorMemoryAllocation);
   std::memset(*address, tokend::simt::kPoison, bytes);
   cudart.allocations[reinterpret_cast<uintptr_t>(*address)] = bytes;
   cudart.bytes_in_use += bytes;
@@ -254,43 +262,46 @@ cudaError_t cudaMalloc(void** address, size_t bytes) {
 cudaError_t cudaFree(void* address) {
   TOKEND_SIMT_BEGIN("cudaFree");
   if (address == nullptr) return cudaSuccess;
+  if (const cudaError_t error = cudart.DrainAll()) return error;
   const auto found = cudart.allocations.find(reinterpret_cast<uintptr_t>(address));
   if (found == cudart.allocations.end()) return cudart.End(cudaErrorInvalidValue);
   cudart.bytes_in_use -= found->second;
   cudart.allocations.erase(found);
-  std::free(address);
+  tokend::simt::FreeDevice(address);
   return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
   TOKEND_SIMT_BEGIN("cudaHostAlloc");
-  if (posix_memalign(address, kDeviceAlign, bytes) != 0) {
-    return cudart.End(cudaErrorMemoryAllocation);
-  }
-  return cudaSuccess;
+  return cudart.End(AllocatePinned(cudart, address, bytes));
 }
 
 cudaError_t cudaMallocHost(void** address, size_t bytes) {
   TOKEND_SIMT_BEGIN("cudaMallocHost");
-  if (posix_memalign(address, kDeviceAlign, bytes) != 0) {
-    return cudart.End(cudaErrorMemoryAllocation);
-  }
-  return cudaSuccess;
+  return cudart.End(AllocatePinned(cudart, address, bytes));
 }
 
 cudaError_t cudaFreeHost(void* address) {
   TOKEND_SIMT_BEGIN("cudaFreeHost");
+  if (address == nullptr) return cudaSuccess;
+  if (const cudaError_t error = cudart.DrainAll()) return error;
+  if (cudart.pinned.erase(reinterpret_cast<uintptr_t>(address)) == 0) {
+    return cudart.End(cudaErrorInvalidValue);
+  }
   std::free(address);
   return cudaSuccess;
 }
 
-cudaError_t cudaHostRegister(void*, size_t, unsigned) {
+cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned) {
   TOKEND_SIMT_BEGIN("cudaHostRegister");
+  cudart.pinned[reinterpret_cast<uintptr_t>(address)] = bytes;
   return cudaSuccess;
 }
 
-cudaError_t cudaHostUnregister(void*) {
+cudaError_t cudaHostUnregister(void* address) {
   TOKEND_SIMT_BEGIN("cudaHostUnregister");
+  if (const cudaError_t error = cudart.DrainAll()) return error;
+  cudart.pinned.erase(reinterpret_cast<uintptr_t>(address));
   return cudaSuccess;
 }
 
@@ -307,21 +318,16 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   TOKEND_SIMT_BEGIN("cudaMemcpyAsync");
-  return cudart.Enqueue(stream, [=] {
-    if (bytes != 0) std::memmove(to, from, bytes);
-    return cudaSuccess;
-  });
+  return cudart.Copy(to, from, bytes, kind, stream);
 }
 
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   TOKEND_SIMT_BEGIN("cudaMemcpy");
-  return cudart.Enqueue(nullptr, [=] {
-    if (bytes != 0) std::memmove(to, from, bytes);
-    return cudaSuccess;
-  });
+  tokend::simt::Shadow::Get().HostWaited();
+  return cudart.Copy(to, from, bytes, kind, nullptr);
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {

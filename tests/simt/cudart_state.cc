@@ -1,5 +1,6 @@
 #include "tests/simt/cudart_state.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -75,11 +76,72 @@ cudaError_t Cudart::Enqueue(cudaStream_t stream, SimtWork work) {
     at.capture->nodes.push_back(std::move(work));
     return cudaSuccess;
   }
-  if (&at == &default_stream && !capturing.empty()) {
-    for (CUstream_st* other : capturing) other->capture_broken = true;
-    return End(cudaErrorStreamCaptureImplicit);
+  if (&at == &default_stream) {
+    if (!capturing.empty()) {
+      for (CUstream_st* other : capturing) other->capture_broken = true;
+      return End(cudaErrorStreamCaptureImplicit);
+    }
+    for (CUstream_st* other : streams) {
+      if (!other->blocking) continue;
+      if (const cudaError_t error = Drain(*other)) return error;
+    }
+    return End(work());
   }
-  return End(work());
+  at.waiting.push_back(std::move(work));
+  return CurrentSchedule().late_streams ? cudaSuccess : Drain(at);
+}
+
+bool Cudart::RunOne(CUstream_st& stream) {
+  if (stream.waiting.empty()) return false;
+  const SimtWork work = std::move(stream.waiting.front());
+  stream.waiting.pop_front();
+  if (sticky == cudaSuccess) End(work());
+  return true;
+}
+
+cudaError_t Cudart::Drain(CUstream_st& stream) {
+  last = sticky;
+  while (RunOne(stream)) {
+  }
+  return last;
+}
+
+cudaError_t Cudart::DrainAll() {
+  for (CUstream_st* stream : streams) {
+    if (const cudaError_t error = Drain(*stream)) return error;
+  }
+  return cudaSuccess;
+}
+
+bool Cudart::IsPageable(const void* address) const {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  for (const auto* known : {&allocations, &pinned}) {
+    const auto next = known->upper_bound(at);
+    if (next == known->begin()) continue;
+    const auto& [start, bytes] = *std::prev(next);
+    if (at < start + bytes) return false;
+  }
+  return true;
+}
+
+// As on a device: pageable memory is read before the call returns, and written too.
+cudaError_t Cudart::Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                         cudaStream_t stream) {
+  CUstream_st& at = Stream(stream);
+  const bool late = CurrentSchedule().late_streams && at.capture == nullptr;
+  if (late && bytes != 0 && IsPageable(from)) {
+    auto staged = std::make_shared<std::vector<unsigned char>>(bytes);
+    std::memcpy(staged->data(), from, bytes);
+    return Enqueue(stream, [=] {
+      std::memcpy(to, staged->data(), staged->size());
+      return cudaSuccess;
+    });
+  }
+  const cudaError_t error = Enqueue(stream, [=] {
+    if (bytes != 0) std::memmove(to, from, bytes);
+    return cudaSuccess;
+  });
+  return error == cudaSuccess && late && IsPageable(to) ? Drain(at) : error;
 }
 
 cudaError_t LaunchKernel(const KernelCall& call, cudaStream_t stream) {
@@ -95,7 +157,9 @@ cudaError_t LaunchKernel(const KernelCall& call, cudaStream_t stream) {
                                call.dependent});
     return cudaSuccess;
   }
-  if (cudart.Stream(stream).capture == nullptr) {
+  if (const cudaError_t error = Machine::Validate(call)) return cudart.End(error);
+  const bool now = cudart.Stream(stream).capture == nullptr && !CurrentSchedule().late_streams;
+  if (now) {
     return cudart.Enqueue(stream, [&call] { return Machine::Get().RunKernel(call); });
   }
   auto params = std::make_shared<std::vector<unsigned char>>(call.params_bytes);
@@ -106,6 +170,18 @@ cudaError_t LaunchKernel(const KernelCall& call, cudaStream_t stream) {
     return Machine::Get().RunKernel(replay);
   });
 }
+
+#ifdef TOKEND_SIMT_SHADOW
+void* AllocateDevice(size_t bytes) { return Shadow::Get().Allocate(bytes); }
+void FreeDevice(void* address) { Shadow::Get().Free(address); }
+#else
+void* AllocateDevice(size_t bytes) {
+  constexpr size_t kAlign = 256;
+  void* address = nullptr;
+  return posix_memalign(&address, kAlign, bytes) == 0 ? address : nullptr;
+}
+void FreeDevice(void* address) { std::free(address); }
+#endif
 
 void FailCall(const std::string& name, int after_calls, cudaError_t error) {
   Cudart& cudart = Cudart::Get();
@@ -142,6 +218,7 @@ void ResetDevice() {
   cudart.sticky = cudart.last = cudaSuccess;
   cudart.failures.clear();
   cudart.calls = 0;
+  for (CUstream_st* stream : cudart.streams) stream->waiting.clear();
   Machine::Get().findings.clear();
 }
 

@@ -5,8 +5,10 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -20,18 +22,26 @@ struct CUgraph_st {
 };
 
 struct CUgraphExec_st {
-  std::vector<SimtWork> nodes;
+  std::shared_ptr<const std::vector<SimtWork>> nodes;  // a launch under way keeps them
 };
 
 struct CUstream_st {
   CUgraph_st* capture = nullptr;  // what is captured now, owned
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   bool capture_broken = false;
+  bool blocking = false;         // work of the default stream waits for it
+  std::deque<SimtWork> waiting;  // empty but with Schedule::late_streams
+};
+
+// One call of cudaEventRecord().
+struct SimtRecord {
+  CUstream_st* stream = nullptr;
+  std::chrono::steady_clock::time_point time;
+  bool done = false;
 };
 
 struct CUevent_st {
-  std::chrono::steady_clock::time_point time;
-  bool recorded = false;
+  std::shared_ptr<SimtRecord> record;  // the newest
   bool timed = true;
 };
 
@@ -50,11 +60,19 @@ struct Cudart {
   cudaError_t Begin(const char* name);
   // Remembers it for cudaGetLastError(), and for good where no device recovers.
   cudaError_t End(cudaError_t error);
-  // Runs it, or adds it to what `stream` captures.
+  // Runs it, keeps it for later, or adds it to what `stream` captures.
   cudaError_t Enqueue(cudaStream_t stream, SimtWork work);
   // cudaErrorStreamCaptureUnsupported where a capture forbids a call that waits or allocates.
   cudaError_t RefuseInCapture();
   CUstream_st& Stream(cudaStream_t stream);
+  // What `stream` was given and has not run yet: all, or one piece (false: there is none).
+  cudaError_t Drain(CUstream_st& stream);
+  bool RunOne(CUstream_st& stream);
+  cudaError_t DrainAll();
+  cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                   cudaStream_t stream);
+  // Whether the device may read and write it while the host goes on.
+  bool IsPageable(const void* address) const;
 
   std::recursive_mutex mutex;
   DeviceModel device;
@@ -65,9 +83,16 @@ struct Cudart {
   std::vector<LaunchRecord>* records = nullptr;  // where launches go that are not to run
   std::map<uintptr_t, size_t> allocations;       // of device memory, bytes by address
   size_t bytes_in_use = 0;
+  std::map<uintptr_t, size_t> pinned;  // host memory
+  std::vector<CUstream_st*> streams;   // created ones
   std::vector<CUstream_st*> capturing;
   CUstream_st default_stream;
 };
+
+// Device memory, exactly as long as asked for so that AddressSanitizer sees one byte
+// too many; null where there is none.
+void* AllocateDevice(size_t bytes);
+void FreeDevice(void* address);
 
 }  // namespace tokend::simt
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tests/simt/cudart_state.h"
+#include "tests/simt/shadow.h"
 
 using tokend::simt::Cudart;
 
@@ -16,45 +17,56 @@ using tokend::simt::Cudart;
 extern "C" {
 
 // ---- Streams ----
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   TOKEND_SIMT_BEGIN("cudaStreamCreateWithPriority");
   *stream = new CUstream_st;
+  (*stream)->blocking = (flags & cudaStreamNonBlocking) == 0;
+  cudart.streams.push_back(*stream);
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  TOKEND_SIMT_BEGIN("cudaStreamCreateWithFlags");
-  *stream = new CUstream_st;
-  return cudaSuccess;
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  TOKEND_SIMT_BEGIN("cudaStreamCreate");
-  *stream = new CUstream_st;
-  return cudaSuccess;
+  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   TOKEND_SIMT_BEGIN("cudaStreamDestroy");
+  cudart.Drain(*stream);
   std::erase(cudart.capturing, stream);
+  std::erase(cudart.streams, stream);
   delete stream->capture;
   delete stream;
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   TOKEND_SIMT_BEGIN("cudaStreamSynchronize");
-  return cudart.RefuseInCapture();
+  tokend::simt::Shadow::Get().HostWaited();
+  if (const cudaError_t error = cudart.RefuseInCapture()) return error;
+  return cudart.Drain(cudart.Stream(stream));
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t) {
+// A caller that asks in a loop must come to an end: each call lets a piece run.
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
   TOKEND_SIMT_BEGIN("cudaStreamQuery");
-  return cudaSuccess;
+  CUstream_st& at = cudart.Stream(stream);
+  cudart.RunOne(at);
+  return at.waiting.empty() ? cudart.sticky : cudaErrorNotReady;
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   TOKEND_SIMT_BEGIN("cudaStreamWaitEvent");
-  return cudaSuccess;
+  const std::shared_ptr<SimtRecord> record = event->record;
+  if (record == nullptr || cudart.Stream(stream).capture != nullptr) return cudaSuccess;
+  return cudart.Enqueue(stream, [&cudart, record] {
+    while (!record->done && cudart.RunOne(*record->stream)) {
+    }
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -94,29 +106,41 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   TOKEND_SIMT_BEGIN("cudaEventRecord");
-  return cudart.Enqueue(stream, [event] {
-    event->time = std::chrono::steady_clock::now();
-    event->recorded = true;
+  auto record = std::make_shared<SimtRecord>();
+  record->stream = &cudart.Stream(stream);
+  event->record = record;
+  return cudart.Enqueue(stream, [record] {
+    record->time = std::chrono::steady_clock::now();
+    record->done = true;
     return cudaSuccess;
   });
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   TOKEND_SIMT_BEGIN("cudaEventSynchronize");
-  return cudart.RefuseInCapture();
+  if (const cudaError_t error = cudart.RefuseInCapture()) return error;
+  const std::shared_ptr<SimtRecord> record = event->record;
+  while (record != nullptr && !record->done && cudart.RunOne(*record->stream)) {
+  }
+  return cudart.sticky;
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t) {
+cudaError_t cudaEventQuery(cudaEvent_t event) {
   TOKEND_SIMT_BEGIN("cudaEventQuery");
-  return cudaSuccess;
+  const std::shared_ptr<SimtRecord> record = event->record;
+  if (record == nullptr || record->done) return cudaSuccess;
+  cudart.RunOne(*record->stream);
+  return record->done ? cudart.sticky : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   TOKEND_SIMT_BEGIN("cudaEventElapsedTime");
-  if (!start->recorded || !end->recorded || !start->timed || !end->timed) {
+  if (start->record == nullptr || end->record == nullptr || !start->timed || !end->timed) {
     return cudart.End(cudaErrorInvalidResourceHandle);
   }
-  *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+  if (!start->record->done || !end->record->done) return cudaErrorNotReady;
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(end->record->time - start->record->time).count();
   return cudaSuccess;
 }
 
@@ -157,7 +181,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   TOKEND_SIMT_BEGIN("cudaGraphInstantiate");
-  *exec = new CUgraphExec_st{graph->nodes};
+  *exec = new CUgraphExec_st{std::make_shared<std::vector<SimtWork>>(graph->nodes)};
   return cudaSuccess;
 }
 
@@ -175,8 +199,8 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   TOKEND_SIMT_BEGIN("cudaGraphLaunch");
-  return cudart.Enqueue(stream, [exec]() -> cudaError_t {
-    for (const SimtWork& node : exec->nodes) {
+  return cudart.Enqueue(stream, [nodes = exec->nodes]() -> cudaError_t {
+    for (const SimtWork& node : *nodes) {
       if (const cudaError_t error = node()) return error;
     }
     return cudaSuccess;

@@ -73,6 +73,38 @@ TEST_F(CudartFake, AGraphReplaysLaunchesAndCopiesWithTheirParameters) {
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
+// A host that does not wait sees nothing of what a stream was given.
+TEST_F(CudartFake, ALateStreamRunsWhenSomebodyWaits) {
+  Schedule schedule;
+  schedule.late_streams = true;
+  SetSchedule(schedule);
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  int* pinned = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  ASSERT_EQ(cudaMallocHost(reinterpret_cast<void**>(&pinned), sizeof(int)), cudaSuccess);
+  int value = 1;
+  *pinned = 0;
+  ASSERT_TRUE(Add(&value, 1, stream).ok());
+  ASSERT_EQ(cudaMemcpyAsync(pinned, &value, sizeof(int), cudaMemcpyDeviceToHost, stream),
+            cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event, stream), cudaSuccess);
+  ASSERT_TRUE(Add(&value, 1, stream).ok());
+  EXPECT_EQ(*pinned, 0);
+  ASSERT_EQ(cudaEventSynchronize(event), cudaSuccess);
+  EXPECT_EQ(value, 2);
+  EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
+  EXPECT_EQ(value, 3);
+  ASSERT_TRUE(Add(&value, 1, stream).ok());
+  EXPECT_EQ(value, 3);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(value, 4);
+  EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
 TEST_F(CudartFake, ACaptureForbidsAllocations) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);

@@ -40,6 +40,9 @@ Schedule ScheduleFromEnvironment() {
     } else if (key == "copies") {
       TOKEND_CHECK(value == "early" || value == "late");
       schedule.late_copies = value == "late";
+    } else if (key == "streams") {
+      TOKEND_CHECK(value == "early" || value == "late");
+      schedule.late_streams = value == "late";
     } else {
       TOKEND_CHECK(key == "mma" && (value == "one" || value == "split"));
       schedule.split_mma_sums = value == "split";

@@ -19,13 +19,17 @@ void Machine::Prepare(unsigned threads) {
   thread_count_ = static_cast<int>(threads);
 }
 
-cudaError_t Machine::RunKernel(const KernelCall& call) {
+cudaError_t Machine::Validate(const KernelCall& call) {
   const dim3 grid = call.grid;
   if (call.threads == 0 || call.threads > kMaxThreads || grid.x == 0 || grid.y == 0 ||
       grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
     return cudaErrorInvalidConfiguration;
   }
-  if (call.shared_bytes > kMaxSharedBytes) return cudaErrorInvalidValue;
+  return call.shared_bytes > kMaxSharedBytes ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+cudaError_t Machine::RunKernel(const KernelCall& call) {
+  const dim3 grid = call.grid;
   TOKEND_CHECK(!running());
   call_ = &call;
   gridDim = grid;

@@ -27,7 +27,7 @@ struct SiteText {
 SiteText ToString(Site site);
 
 // TOKEND_SIMT_SCHEDULE: words of warps=, blocks= (ascending, descending, interleaved),
-// copies= (early, late), mma= (one, split), with commas.
+// copies=, streams= (early, late), mma= (one, split), with commas.
 Schedule ScheduleFromEnvironment();
 
 enum class ThreadState { kReady, kAtWarpOp, kAtBlockBarrier, kExited };
@@ -90,7 +90,9 @@ class Machine {
  public:
   static Machine& Get() { return machine_ != nullptr ? *machine_ : Create(); }
 
-  // cudaSuccess, or cudaErrorLaunchFailure after a finding.
+  // What a device refuses at the launch itself.
+  static cudaError_t Validate(const KernelCall& call);
+  // cudaSuccess, or cudaErrorLaunchFailure after a finding. Of a valid call.
   cudaError_t RunKernel(const KernelCall& call);
 
   // For the running thread.
