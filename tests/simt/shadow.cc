@@ -64,7 +64,7 @@ struct Shadow::State {
   std::vector<Cell> shared_cells = std::vector<Cell>(kMaxSharedBytes);
   std::map<uintptr_t, size_t> allocations;
   mutable std::pair<uintptr_t, uintptr_t> newest_hit;  // one of them, its start and end
-  std::vector<std::pair<size_t, size_t>> regions;  // of shared memory that the block named
+  std::vector<std::pair<size_t, size_t>> regions;      // of shared memory that the block named
 
   Site copy_site = {nullptr, 0};  // of the copy that is being issued
 
