@@ -106,6 +106,8 @@ inline std::vector<double> HeldRow(const ActivationBlocks& blocks, int64_t row) 
   std::vector<double> values(static_cast<size_t>(blocks.cols()));
   for (size_t k = 0; k < values.size(); ++k) {
     switch (blocks.mode()) {
+      case base::Activations::kF16:  // not on a CPU
+        break;
       case base::Activations::kF32:
         values[k] = reinterpret_cast<const float*>(blocks.row(row))[k];
         break;
