@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "core/kv/session_store.h"
+#include "core/ops/reference_model.h"
 #include "gtest/gtest.h"
 #include "tests/core/cpu/backend_rig.h"
 #include "tests/core/kv/store_audit.h"
+#include "tests/support/compare.h"
 #include "tests/support/shadow_tags.h"
 
 namespace tokend::cpu {
