@@ -27,7 +27,8 @@ std::vector<int32_t> Tokens(int count, int salt) {
 }
 
 constexpr kv::RetentionPolicy kFull;
-constexpr kv::RetentionPolicy kWindow = {kv::RetentionPolicy::Kind::kSlidingWindow, 4, 48};
+[[maybe_unused]] constexpr kv::RetentionPolicy kWindow = {kv::RetentionPolicy::Kind::kSlidingWindow,
+                                                          4, 48};
 constexpr kv::RetentionPolicy kNarrow = {kv::RetentionPolicy::Kind::kSlidingWindow, 0, 17};
 constexpr kv::RetentionPolicy kLayered = {kv::RetentionPolicy::Kind::kLayered, 4, 32, 1};
 constexpr kv::RetentionPolicy kHeavy = {kv::RetentionPolicy::Kind::kHeavyHitters, 2, 32, 0, 1, 32};
