@@ -47,8 +47,8 @@ absl::Status CheckCpuHasIt(const Settings& settings) {
 
 absl::StatusOr<Device> OpenCuda(int ordinal, absl::Span<const std::string> paths) {
   Device out;
-  TOKEND_ASSIGN_OR_RETURN(out.library, LoadCudaLibrary(paths));
-  TOKEND_ASSIGN_OR_RETURN(out.info, out.library->open_device(ordinal));
+  TOKEND_ASSIGN_OR_RETURN(out.cuda_library, LoadCudaLibrary(paths));
+  TOKEND_ASSIGN_OR_RETURN(out.info, out.cuda_library->open_device(ordinal));
   return out;
 }
 

@@ -14,11 +14,11 @@
 namespace tokend::service {
 
 struct Device {
-  const cuda::CudaLibrary* library = nullptr;  // nullptr: the CPU
-  cuda::DeviceInfo info;                       // of a CUDA device
-  bool may_fall_back = false;                  // to the CPU: nobody asked for this one
+  const cuda::CudaLibrary* cuda_library = nullptr;  // nullptr: the CPU
+  cuda::DeviceInfo info;                            // of a CUDA device
+  bool may_fall_back = false;                       // to the CPU: nobody asked for this one
 
-  bool is_cuda() const { return library != nullptr; }
+  bool is_cuda() const { return cuda_library != nullptr; }
   absl::string_view kind() const { return is_cuda() ? "cuda" : "cpu"; }
 };
 

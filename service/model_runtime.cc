@@ -171,8 +171,8 @@ absl::Status ModelRuntime::TryBackend(const Inputs& inputs) {
   };
   const int64_t available = AvailableMemoryBytes();
   if (device_.is_cuda()) {
-    TOKEND_ASSIGN_OR_RETURN(
-        backend_, device_.library->create_backend(plan, CudaOptions(inputs, device_, progress)));
+    TOKEND_ASSIGN_OR_RETURN(backend_, device_.cuda_library->create_backend(
+                                          plan, CudaOptions(inputs, device_, progress)));
   } else {
     TOKEND_RETURN_IF_ERROR(CheckWeightsFit(inputs.model->facts().weight_bytes, available));
     TOKEND_ASSIGN_OR_RETURN(backend_, cpu::CpuBackend::Create(plan, CpuOptions(inputs, progress)));
