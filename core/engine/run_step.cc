@@ -80,8 +80,11 @@ absl::Status Scheduler::PrepareTurn(Turn& turn, int* rows) {
                               ? turn.branch->Prepare(*rows)
                               : KvPoolFull("others may go on first", std::nullopt);
     if (status.ok() || !absl::IsResourceExhausted(status)) return status;
+    const auto filled = static_cast<int>(turn.branch->computed() % options_.page_tokens);
     if (*rows > options_.page_tokens) {
       *rows = std::max(options_.page_tokens, *rows / 2);
+    } else if (*rows > options_.page_tokens - filled) {
+      *rows = options_.page_tokens - filled;
     } else if (!FreePagesFor(turn, status)) {
       *rows = 0;
       return absl::OkStatus();

@@ -82,12 +82,25 @@ absl::Status BranchState::PrepareHeavy(int64_t count) {
 absl::Status BranchState::TakeHeavyPages(int64_t last, std::vector<PageRef>* old) {
   const int64_t next = heavy_->next_page();
   const int64_t tail = computed_ / page_tokens_;
-  const bool copy = computed_ % page_tokens_ > 0 && tail == next - 1 &&
-                    heavy_->layers[0].refs.back().owners() > 1;
-  const int64_t first = copy ? tail : next;
+  const bool part = computed_ % page_tokens_ > 0 && tail == next - 1;
+  const auto first_new = [&] {
+    return part && heavy_->layers[0].refs.back().owners() > 1 ? tail : next;
+  };
+  int64_t first = first_new();
   if (first > last) return absl::OkStatus();
   TOKEND_RETURN_IF_ERROR(store_->Fault(FaultPoint::kTakePages));
-  TOKEND_RETURN_IF_ERROR(store_->MakeRoom((last - first + 1) * layout_->layers, base_.principal));
+  const auto make_room = [&] {
+    return store_->MakeRoom((last - first + 1) * layout_->layers, base_.principal);
+  };
+  absl::Status room = make_room();
+  if (!room.ok() && first == tail) {
+    // Whose alone the tail page is, needs no copy of it.
+    store_->GiveUpHead(base_.session.get());
+    first = first_new();
+    if (first > last) return absl::OkStatus();
+    room = make_room();
+  }
+  TOKEND_RETURN_IF_ERROR(room);
   const uint64_t root = store_->tree.Ancestor(current_.node(), -1)->digest;
   for (int layer = 0; layer < layout_->layers; ++layer) {
     HeavySet::Layer& pages = heavy_->layers[layer];

@@ -37,10 +37,15 @@ void BranchState::RefreshViews() {
 }
 
 absl::Status BranchState::TakePages(int64_t last) {
-  const int64_t nodes = last - current_.node()->index - static_cast<int64_t>(prepared_.size());
+  int64_t nodes = last - current_.node()->index - static_cast<int64_t>(prepared_.size());
   if (nodes <= 0) return absl::OkStatus();
   TOKEND_RETURN_IF_ERROR(store_->Fault(FaultPoint::kTakePages));
-  TOKEND_RETURN_IF_ERROR(store_->MakeRoom(nodes * layout_->layers, base_.principal));
+  absl::Status room = store_->MakeRoom(nodes * layout_->layers, base_.principal);
+  if (!room.ok() && donor_ && TakeDonorPages()) {
+    if (--nodes == 0) return absl::OkStatus();
+    room = store_->MakeRoom(nodes * layout_->layers, base_.principal);
+  }
+  TOKEND_RETURN_IF_ERROR(room);
   const uint64_t root = store_->tree.Ancestor(current_.node(), -1)->digest;
   for (int64_t index = last - nodes + 1; index <= last; ++index) {
     std::vector<PageRef>& pages = prepared_.emplace_back(store_->tree.NewPages());
@@ -54,6 +59,16 @@ absl::Status BranchState::TakePages(int64_t last) {
     store_->branch_pages += layout_->layers;
   }
   return absl::OkStatus();
+}
+
+bool BranchState::TakeDonorPages() {
+  store_->GiveUpHead(base_.session.get());
+  std::vector<PageRef> pages = store_->tree.TakePages(&donor_, donor_rows_);
+  if (pages.empty()) return false;
+  for (int layer = 0; layer < layout_->layers; ++layer) tables_[layer].push_back(pages[layer].id());
+  prepared_.push_back(std::move(pages));
+  store_->branch_pages += layout_->layers;
+  return true;
 }
 
 void BranchState::ReturnPages(size_t keep) {

@@ -138,6 +138,9 @@ class BranchState {
   void DeriveTables() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   // Takes pages for nodes up to index `last`.
   absl::Status TakePages(int64_t last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
+  // Where there is no room to copy: makes the donor's pages its own, which are then
+  // prepared_[0], if no other owns them but the base's session, which is not pinned.
+  bool TakeDonorPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   void ReturnPages(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   absl::Status CopyDonorRows();
   void FinishNode() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);

@@ -1,4 +1,6 @@
 // NodeTree: which pages are there, and which go first.
+#include <utility>
+
 #include "core/kv/node_tree.h"
 
 namespace tokend::kv {
@@ -22,6 +24,25 @@ void NodeTree::Attach(Node* node, std::vector<PageRef> pages, int rows) {
   }
   GiveBack(std::move(pages));
   Update(node);
+}
+
+std::vector<PageRef> NodeTree::TakePages(Claim* claim, int rows) {
+  Node* const node = claim->node_;
+  TOKEND_CHECK(claim->kind_ == Claim::Kind::kStrong && node->rows_of_all() > 0);
+  for (size_t g = 0; g < node->layout->groups.size(); ++g) {
+    const bool alone = node->layout->groups[g].full()
+                           ? node->owners == 1 && node->resident_children == 0
+                           : node->windows[g].strong == 1;
+    if (!alone) return {};
+  }
+  std::vector<PageRef> pages = std::exchange(node->pages, NewPages());
+  if (pool_->hooks() != nullptr) {
+    for (const PageRef& page : pages) pool_->hooks()->OnDetached(page.id(), rows);
+  }
+  Drop(std::move(*claim));
+  FreePages(node, node->resident);
+  Update(node);
+  return pages;
 }
 
 void NodeTree::FreePages(Node* node, uint32_t groups) {

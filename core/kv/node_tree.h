@@ -164,6 +164,10 @@ class NodeTree {
   // Gives the node the pages, [layers], all or none of a group, of which it keeps
   // those that it lacks or that have more rows; the rest is freed. [engine]
   void Attach(Node* node, std::vector<PageRef> pages, int rows);
+  // Drops a strong claim and gives the pages of its node, [layers], which are all there,
+  // and which the node is then without, if no other claim owns one. Else empty, and
+  // nothing changes. The first `rows` rows are all that is wanted of them. [engine]
+  std::vector<PageRef> TakePages(Claim* claim, int rows);
   // Pages without an owner that may go at once; behind them there may be more.
   int64_t loose_pages() const { return loose_pages_; }
   // Frees pages without an owner until `free` are free, a full group's last nodes

@@ -34,8 +34,8 @@ std::vector<const Session*> StoreState::Held(absl::string_view principal) {
     if (session->holds_kv()) all.push_back(session);
   }
   const auto later = [](const Session* a, const Session* b) {
-    return std::tuple(a->keeps_kv(), a->retire_order()) >
-           std::tuple(b->keeps_kv(), b->retire_order());
+    return std::tuple(a->spec.pinned, a->retire_order()) >
+           std::tuple(b->spec.pinned, b->retire_order());
   };
   std::sort(all.begin(), all.end(), later);
   const int64_t quota = *Quota(principal);
@@ -70,7 +70,7 @@ std::set<const Session*> StoreState::Kept(absl::string_view principal) {
   const std::vector<const Session*> others = Protected(principal);
   std::set<const Session*> kept(others.begin(), others.end());
   for (const auto& [key, session] : sessions) {
-    if (!session->versions.empty() && session->keeps_kv()) kept.insert(session.get());
+    if (!session->versions.empty() && session->spec.pinned) kept.insert(session.get());
   }
   return kept;
 }

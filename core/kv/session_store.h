@@ -207,9 +207,9 @@ class SessionStore {
   void Maintain();
 
   // Pages that could be had for new work right now: free, or cached without an
-  // owner, or held only by sessions that are not pinned and on which no branch
-  // runs: none was checked out, or it is parked. Without what principals other
-  // than `principal` hold within their quotas.
+  // owner, or held only by sessions that are not pinned, and by no branch that is
+  // not parked. Without what principals other than `principal` hold within their
+  // quotas.
   int64_t ObtainablePages(absl::string_view principal = "");
 
  private:

@@ -39,6 +39,8 @@ class StoreHooks {
   virtual void OnTaken(base::PageId, const PageTag&) {}
   // The page is the node's now; its tokens are what the page's rows stand for.
   virtual void OnAttached(base::PageId, const Node&) {}
+  // The page is no node's any more; a branch goes on writing it behind its first rows.
+  virtual void OnDetached(base::PageId, int /*rows*/) {}
   virtual void OnFreed(base::PageId) {}
   // What lies between the sinks and the node is about to leave its chain.
   virtual void OnCut(const Node&) {}

@@ -229,7 +229,14 @@ std::optional<base::EvictionCause> StoreState::RetireIdle(absl::string_view prin
   }
   if (oldest == nullptr) return std::nullopt;
   tree.Change(&oldest->versions.back().claim, Claim::Kind::kWeak);
-  return above_quota(*oldest) ? base::EvictionCause::kQuota : base::EvictionCause::kIdle;
+  if (above_quota(*oldest)) return base::EvictionCause::kQuota;
+  return oldest->live_branches > 0 ? base::EvictionCause::kPressure : base::EvictionCause::kIdle;
+}
+
+void StoreState::GiveUpHead(Session* session) {
+  if (session == nullptr || session->spec.pinned || !session->holds_kv()) return;
+  tree.Change(&session->versions.back().claim, Claim::Kind::kWeak);
+  tree.Drain(0);
 }
 
 absl::Status StoreState::MakeRoom(int64_t pages, absl::string_view principal) {

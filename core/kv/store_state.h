@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -58,7 +59,7 @@ struct Session {
   // Writers in order of arrival; the first may run.
   std::list<WriterState*> line;
   int forks = 0;  // writers beside the line (kFork), which start from the head
-  // Branches of it that are not parked. None: its KV can be had under pressure.
+  // Branches of it that are not parked.
   int live_branches = 0;
   int64_t pin_reserved = 0;  // pages that the running turn may pin in the end
   bool deleted = false;
@@ -74,9 +75,12 @@ struct Session {
   bool holds_kv() const {
     return !versions.empty() && versions.back().claim.kind() == Claim::Kind::kStrong;
   }
-  bool keeps_kv() const { return spec.pinned || live_branches > 0; }
-  // The lower, the sooner its KV is given up.
-  std::pair<bool, absl::Duration> retire_order() const { return {!line.empty(), last_use}; }
+  // The lower, the sooner its head's KV is given up. That of a running turn's goes last:
+  // what the turn builds on is its branch's, too, so only the rest goes, which matters
+  // no more once the turn commits.
+  std::tuple<bool, bool, absl::Duration> retire_order() const {
+    return {live_branches > 0, !line.empty(), last_use};
+  }
 };
 
 class WriterState {
@@ -159,6 +163,9 @@ class StoreState {
   // nothing changes.
   absl::Status MakeRoom(int64_t pages, absl::string_view principal)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Makes the KV of a session's head, if there is one and it is not pinned, one that may
+  // go under pressure.
+  void GiveUpHead(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   int64_t Obtainable(absl::string_view principal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   PageCounts CountPages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -192,8 +199,9 @@ class StoreState {
   bool CanCut(Node* node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   // Gives up the KV of a session outside `kept` for a turn of `principal`: first
-  // of those whose principal is above its quota, then of those that no writer
-  // waits for, and each time of the one used longest ago. Absent: none is left.
+  // of those whose principal is above its quota, then of those without a running
+  // turn, then of those that no writer waits for, and each time of the one used
+  // longest ago. Absent: none is left.
   std::optional<base::EvictionCause> RetireIdle(absl::string_view principal,
                                                 const std::set<const Session*>& kept)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);

@@ -46,6 +46,8 @@ MUTANTS = [
      "if (session->deleted || base_", "if (base_", TREE),
     ("principals share their prefixes", "core/kv/root_key.cc",
      'share_ ? "" : absl::StrCat', 'true ? "" : absl::StrCat', TREE),
+    ("a donor is taken from its owners", "core/kv/node_pages.cc",
+     "    if (!alone) return {};\n", "    (void)alone;\n", PROGRAMS),
     ("owned windows may go", "core/kv/node_pages.cc",
      ": node->windows[g].strong > 0;", ": false;", TREE),
     ("a lead-in starts a token late", "core/kv/lead_in.cc",

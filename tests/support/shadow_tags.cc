@@ -49,6 +49,18 @@ void ShadowTags::OnAttached(base::PageId page, const kv::Node& node) {
   at.node = &node;
 }
 
+void ShadowTags::OnDetached(base::PageId page, int rows) {
+  Page& at = At(page);
+  if (!at.live || at.node == nullptr) Problem("a page is taken from a node that has it not");
+  at.node = nullptr;
+  // From here on it may change: it counts as taken again, with these rows in it.
+  ++at.generation;
+  for (int row = 0; row < rows; ++row) {
+    uint32_t& written = at.written[static_cast<size_t>(row)];
+    if (written + 1 == at.generation) written = at.generation;
+  }
+}
+
 void ShadowTags::OnFreed(base::PageId page) {
   Page& at = At(page);
   if (!at.live) Problem("a page is freed twice");

@@ -29,6 +29,7 @@ class ShadowTags : public ops::Backend, public kv::StoreHooks {
 
   void OnTaken(base::PageId page, const kv::PageTag& tag) override;
   void OnAttached(base::PageId page, const kv::Node& node) override;
+  void OnDetached(base::PageId page, int rows) override;
   void OnFreed(base::PageId page) override;
   void OnCut(const kv::Node& node) override;
   absl::Status Fault(kv::FaultPoint point) override;

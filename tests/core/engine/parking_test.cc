@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/error.h"
 #include "core/engine/scheduler.h"
 #include "gtest/gtest.h"
@@ -251,6 +252,73 @@ TEST(ParkingTest, WhoWaitsForItsReaderGivesWayFirst) {
   slow->SetWritable(true);
   harness.RunUntilIdle();
   EXPECT_EQ(slow->tokens(), std::vector<int32_t>(100, TokenOf(0)));
+}
+
+// Whatever the pool and the policy: a turn that is alone either does not start, and
+// then for want of memory or of context, or has its output.
+void RunAloneInPools(const kv::RetentionPolicy& retention) {
+  const bool window = retention.kind == kv::RetentionPolicy::Kind::kSlidingWindow;
+  for (int pages = 1; pages <= 12; ++pages) {
+    Harness harness(Pool(pages));
+    int started = 0;
+    for (int i = 0; i < 20; ++i) {
+      Request request = OnA(TurnOf(i, 5 + i, 30 + 10 * i));
+      request.session->spec_if_missing.retention = retention;
+      const auto sink = harness.Run(std::move(request));
+      const std::string where = absl::StrCat(pages, " pages, turn ", i);
+      if (!sink->started().has_value()) {
+        const bool context_full = !window && absl::IsOutOfRange(*sink->failed());
+        EXPECT_TRUE(context_full || absl::IsResourceExhausted(*sink->failed()))
+            << where << ": " << *sink->failed();
+        continue;
+      }
+      ++started;
+      ASSERT_TRUE(sink->finished().has_value()) << where << ": " << *sink->failed();
+      if (window) {
+        EXPECT_EQ(sink->finished()->usage.recomputed_tokens, 0) << where;
+      }
+    }
+    // A window that the pool holds once goes on for ever.
+    if (window && started > 4) {
+      EXPECT_EQ(started, 20) << pages << " pages";
+    }
+  }
+}
+
+TEST(ParkingTest, ATurnThatStartsAloneIsNotLostForWantOfMemory) {
+  RunAloneInPools({});
+  for (int window : {1, 15, 16, 17, 60, 63, 64, 65}) {
+    SCOPED_TRACE(absl::StrCat("a window of ", window));
+    RunAloneInPools({kv::RetentionPolicy::Kind::kSlidingWindow, 4, window});
+  }
+  RunAloneInPools({kv::RetentionPolicy::Kind::kHeavyHitters, 4, 48, 0, 1, 16});
+}
+
+TEST(ParkingTest, AnEditHasThePoolWithoutWhatItCutsOff) {
+  Harness harness(Pool(6));
+  ASSERT_TRUE(harness.Run(OnA(TurnOf(0, 80, 6)))->finished().has_value());
+  Request edit = OnA(TurnOf(1, 40, 30));
+  edit.session->from_position = 20;
+  const auto sink = harness.Run(std::move(edit));
+  ASSERT_TRUE(sink->finished().has_value()) << *sink->failed();
+  EXPECT_EQ(sink->finished()->reason, kv::FinishReason::kLength);
+}
+
+// What the head has beside it is given up; dropped, the turn leaves tokens to compute.
+TEST(ParkingTest, AnEditThatIsDroppedLeavesTheTokens) {
+  Harness harness(Pool(6));
+  ASSERT_TRUE(harness.Run(OnA(TurnOf(0, 80, 6)))->finished().has_value());
+  const std::vector<int32_t> before = harness.ReadSession("a");
+  Request edit = OnA(TurnOf(1, 40, 30));
+  edit.session->from_position = 20;
+  const auto sink = harness.Submit(std::move(edit));
+  harness.Step(10);
+  harness.scheduler().Cancel(sink.get());
+  harness.RunUntilIdle();
+  EXPECT_EQ(harness.ReadSession("a"), before);
+  const auto next = harness.Run(OnA(TurnOf(2, 4, 5)));
+  ASSERT_TRUE(next->finished().has_value()) << *next->failed();
+  EXPECT_GT(next->finished()->usage.recomputed_tokens, 0);
 }
 
 // Neither a parked turn nor its pages hold up anybody while its reader is slow.

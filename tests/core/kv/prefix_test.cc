@@ -54,7 +54,7 @@ TEST(PrefixTest, ACommittedTailIsADonor) {
   harness.Audit();
 }
 
-TEST(PrefixTest, TheDonorIsLeasedUntilItIsCopied) {
+TEST(PrefixTest, TheDonorIsLeasedUntilItIsCopiedOrTaken) {
   StoreOptions options = SmallOptions();
   options.pages = 12;
   KvHarness harness(options);
@@ -69,8 +69,10 @@ TEST(PrefixTest, TheDonorIsLeasedUntilItIsCopied) {
   other->MatchPrefix();
   EXPECT_TRUE(other->Prepare(8).ok());
   EXPECT_FALSE(other->Prepare(12).ok());
-  EXPECT_FALSE(branch->Prepare(1).ok());
+  // No room for a copy: the donor's pages are the branch's own from now on.
+  EXPECT_TRUE(branch->Prepare(1).ok());
   harness.Audit();
+  EXPECT_FALSE(branch->Prepare(3).ok());
   other.reset();
   EXPECT_TRUE(harness.Compute(branch.get()).ok());
   harness.Audit();

@@ -32,9 +32,9 @@ std::vector<StoreAudit::Owner> StoreAudit::Owners() UNLOCKED {
   for (const auto& [key, session] : state_->sessions) {
     Owner owner = {.pinned = session->spec.pinned, .session = session.get()};
     for (const BranchState* branch : state_->branches) {
-      if (branch->base().session == session && !branch->parked()) owner.busy = true;
+      if (branch->base().session == session && !branch->parked()) owner.runs = true;
     }
-    if ((session->live_branches > 0) != owner.busy) Broken("live branches");
+    if ((session->live_branches > 0) != owner.runs) Broken("live branches");
     for (const VersionRecord& version : session->versions) {
       if (version.claim.kind() == Claim::Kind::kStrong) owner.claims.push_back(&version.claim);
     }

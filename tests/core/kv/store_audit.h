@@ -50,7 +50,8 @@ class StoreAudit {
     std::vector<base::PageId> pages;  // beside the tree
     std::vector<base::PageId> heavy;  // of heavy sets
     bool pinned = false;
-    bool busy = false;
+    bool runs = false;  // a session on which a branch is that is not parked
+    bool busy = false;  // a branch
     const Session* session = nullptr;
   };
 

@@ -87,7 +87,7 @@ std::set<base::PageId> StoreAudit::KeptFrom(
     }
     std::sort(held.begin(), held.end(), [&](size_t a, size_t b) {
       const auto order = [&](size_t i) {
-        return std::tuple(owners[i].busy || owners[i].pinned, !owners[i].session->line.empty(),
+        return std::tuple(owners[i].pinned, owners[i].runs, !owners[i].session->line.empty(),
                           owners[i].session->last_use);
       };
       return order(a) > order(b);
