@@ -84,7 +84,8 @@ class Scheduler {
   absl::Status Open(Turn& turn);
   absl::Status FitInput(Turn& turn, const InputBase& base, PlacedInput* placed);
   void Start(Turn& turn, absl::Duration now);
-  int64_t PositionsWithin(const kv::Branch& branch, int64_t pages) const;
+  // How many positions, at most `most`, the branch can have there.
+  int64_t PositionsWithin(const kv::Branch& branch, const kv::TurnRoom& room, int64_t most) const;
   absl::Status NoRoom(const Turn& turn, int64_t positions, const kv::TurnRoom& room) const;
   int64_t LeastChunk() const;
 

@@ -76,11 +76,12 @@ absl::Status Scheduler::FitInput(Turn& turn, const InputBase& base, PlacedInput*
   const bool commits = turn.writer != nullptr && turn.request.session->commit != CommitMode::kNever;
   const kv::Writer* const writer = commits ? turn.writer.get() : nullptr;
   const kv::TurnRoom room = parts_.store->RoomFor(branch, writer);
-  const int64_t pages = std::min(room.pages, room.pin_pages.value_or(room.pages));
-  const int64_t pool = PositionsWithin(branch, pages);
   // Behind a window a session may be longer than the context, but no turn.
   const bool windowed = branch.retention().kind == kv::RetentionPolicy::Kind::kSlidingWindow;
   const int64_t used = windowed ? 0 : base.tokens;
+  // Beyond which no turn comes.
+  const int64_t end = base.tokens + static_cast<int64_t>(placed->tokens.size()) + context;
+  const int64_t pool = PositionsWithin(branch, room, end);
   const auto needed = [&] {
     return used + static_cast<int64_t>(placed->tokens.size()) + least_output;
   };
@@ -101,25 +102,30 @@ absl::Status Scheduler::FitInput(Turn& turn, const InputBase& base, PlacedInput*
   if (turn.output_position() == 0) {
     return base::InvalidField("turn", "the input is empty and there is nothing before it");
   }
-  const int64_t left = windowed ? context : most_positions - turn.output_position();
+  const int64_t in_pool = pool + 1 - turn.output_position();
+  const int64_t left =
+      windowed ? std::min(context, in_pool) : most_positions - turn.output_position();
   if (most.has_value() && *most <= left) {
     turn.limit = {*most, kv::FinishReason::kLength};
   } else {
-    turn.limit = {left, windowed ? kv::FinishReason::kLength : kv::FinishReason::kContextFull};
+    const bool endless = windowed && left == context;
+    turn.limit = {left, endless ? kv::FinishReason::kLength : kv::FinishReason::kContextFull};
   }
   const int64_t last = turn.output_position() + std::max<int64_t>(0, turn.limit.tokens - 1);
   return parts_.store->Reserve(turn.branch.get(), writer, room,
+                               branch.PagesBesideHead(last, LeastChunk()),
                                branch.PagesInAll(last, LeastChunk()));
 }
 
 // Why `positions` positions do not fit.
 absl::Status Scheduler::NoRoom(const Turn& turn, int64_t positions,
                                const kv::TurnRoom& room) const {
-  const int64_t needed = turn.branch->PagesInAll(positions, LeastChunk());
+  int64_t needed = turn.branch->PagesInAll(positions, LeastChunk());
   if (room.pin_pages.has_value() && needed > *room.pin_pages) {
     const int64_t others = *room.quota_pages - *room.pin_pages;
     return kv::QuotaExceeded(turn.request.principal, others + needed, *room.quota_pages);
   }
+  needed = turn.branch->PagesBesideHead(positions, LeastChunk());
   if (needed > room.total_pages) {
     return KvPoolFull("base and input are larger than the whole KV pool", std::nullopt);
   }
@@ -154,12 +160,15 @@ void Scheduler::Start(Turn& turn, absl::Duration now) {
 // A chunk can be cut to a page where memory is short, so admission counts no more.
 int64_t Scheduler::LeastChunk() const { return options_.page_tokens; }
 
-int64_t Scheduler::PositionsWithin(const kv::Branch& branch, int64_t pages) const {
+int64_t Scheduler::PositionsWithin(const kv::Branch& branch, const kv::TurnRoom& room,
+                                   int64_t most) const {
   const auto fits = [&](int64_t positions) {
-    return branch.PagesInAll(positions, LeastChunk()) <= pages;
+    const int64_t pinned = branch.PagesInAll(positions, LeastChunk());
+    return branch.PagesBesideHead(positions, LeastChunk()) <= room.pages &&
+           pinned <= room.pin_pages.value_or(pinned);
   };
   int64_t low = 0;
-  int64_t high = branch.base_tokens() + options_.context_tokens;
+  int64_t high = most;
   if (fits(high)) return high;
   while (low + 1 < high) {
     const int64_t middle = low + (high - low) / 2;

@@ -34,6 +34,9 @@ bool Branch::parked() const { return state_->parked(); }
 int64_t Branch::PagesInAll(int64_t tokens, int64_t chunk_tokens) const {
   return state_->PagesInAll(tokens, chunk_tokens);
 }
+int64_t Branch::PagesBesideHead(int64_t tokens, int64_t chunk_tokens) const {
+  return state_->PagesBesideHead(tokens, chunk_tokens);
+}
 BranchStats Branch::stats() const { return state_->stats(); }
 
 }  // namespace tokend::kv

@@ -97,6 +97,8 @@ class Branch {
   int64_t PagesNeeded(int64_t tokens, int64_t chunk_tokens) const;
   // The same if it held none yet.
   int64_t PagesInAll(int64_t tokens, int64_t chunk_tokens) const;
+  // The same with what its session's pinned head has beside it until the turn commits.
+  int64_t PagesBesideHead(int64_t tokens, int64_t chunk_tokens) const;
 
   // Gives up all KV: what no one else owns is free or, where the prefix index
   // holds it, cached, and the session's own KV counts as idle. The tokens stay;

@@ -216,6 +216,42 @@ int64_t BranchState::PagesInAll(int64_t tokens, int64_t chunk_tokens) const {
   return pages;
 }
 
+int64_t BranchState::LayerBesideHead(const LayerGroup* group, int64_t nodes,
+                                     int64_t chunk_tokens) const {
+  const int64_t head_nodes = (base_.pinned + page_tokens_ - 1) / page_tokens_;
+  // Nodes of the head that the branch has anew: behind a cut, and a last one that is not whole.
+  const int64_t anew = std::max<int64_t>(0, head_nodes - base_.tokens / page_tokens_);
+  int64_t hidden = 0;  // nodes that the head no longer sees
+  int64_t own = nodes, head = head_nodes;
+  if (group == nullptr) {
+    const int64_t most = layout_->policy.heavy_hitters().MostPages(page_tokens_);
+    own = std::min(own, most);
+    head = std::min(head, most);
+  } else if (group->full()) {
+    return nodes + anew;
+  } else {
+    const ReachablePages reach = Reachable(group->mask, base_.pinned, page_tokens_);
+    hidden = std::max<int64_t>(0, reach.first_page - reach.sink_pages);
+    own = std::min(own, MostPages(*group, chunk_tokens));
+    head -= hidden;
+  }
+  // They share what they can until the branch no longer sees it.
+  const bool cut = base_.computed < base_.pinned;
+  return cut ? own + head : std::min(own + head, nodes - hidden + anew);
+}
+
+int64_t BranchState::PagesBesideHead(int64_t tokens, int64_t chunk_tokens) const {
+  if (base_.pinned == 0) return PagesInAll(tokens, chunk_tokens);
+  const int64_t nodes = (tokens + page_tokens_ - 1) / page_tokens_;
+  if (is_heavy()) return layout_->layers * LayerBesideHead(nullptr, nodes, chunk_tokens);
+  int64_t pages = 0;
+  for (const LayerGroup& group : layout_->groups) {
+    pages +=
+        LayerBesideHead(&group, nodes, chunk_tokens) * static_cast<int64_t>(group.layers.size());
+  }
+  return pages;
+}
+
 int64_t BranchState::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {
   base::MutexLock lock(&store_->mu);
   if (is_heavy()) return HeavyPagesNeeded(tokens);

@@ -27,6 +27,11 @@ struct BranchBase {
   std::string principal;
   int64_t tokens = 0;
   int64_t computed = 0;  // positions below `tokens` that had KV once
+  // The same of its session's head where that is pinned, which it stays until the turn
+  // commits; of a fork, up to `tokens`: the rest counts as any session's pins. Else 0.
+  int64_t pinned = 0;
+  // Becomes a session of its own: the head of `session` may change meanwhile.
+  bool forks = false;
   Conversation conversation;
   Claim claim;  // strong, on the node of the last token, or on the root
 };
@@ -58,6 +63,7 @@ class BranchState {
   void Advance(int64_t count);
   int64_t PagesNeeded(int64_t tokens, int64_t chunk_tokens) const;
   int64_t PagesInAll(int64_t tokens, int64_t chunk_tokens) const;
+  int64_t PagesBesideHead(int64_t tokens, int64_t chunk_tokens) const;
   void Park();
   bool parked() const { return !live_; }
 
@@ -148,6 +154,9 @@ class BranchState {
   void RefreshViews();
   // Most pages of a windowed group's layer.
   int64_t MostPages(const LayerGroup& group, int64_t chunk_tokens) const;
+  // Of a layer of the group (nullptr: HEAVY_HITTERS) for `nodes` nodes in all, with the
+  // pinned head's.
+  int64_t LayerBesideHead(const LayerGroup* group, int64_t nodes, int64_t chunk_tokens) const;
   // Whether it counts among its session's live branches.
   void SetLive(bool live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
 

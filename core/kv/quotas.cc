@@ -130,7 +130,8 @@ absl::Status StoreState::CheckPin(const Session& session, const Claim& target) {
 
 int64_t StoreState::PagesLeft(const BranchState& branch, const Session* changed,
                               const Claim* target) {
-  const Session* const own = branch.base().session.get();
+  // What it has beside a turn that commits to it counts with the turn.
+  const Session* const own = branch.base().forks ? nullptr : branch.base().session.get();
   std::set<const Session*> fixed;
   int64_t growth = 0;
   for (const auto& [key, session] : sessions) {
@@ -139,7 +140,6 @@ int64_t StoreState::PagesLeft(const BranchState& branch, const Session* changed,
     growth += PinGrowth(*session);
   }
   for (const Session* session : Protected(branch.base().principal)) fixed.insert(session);
-  fixed.erase(own);
   fixed.erase(changed);
   std::vector<NodeTree::Claimant> claims;
   for (const Session* session : fixed) claims.push_back({&session->versions.back().claim});
@@ -161,18 +161,18 @@ TurnRoom StoreState::RoomFor(const BranchState& branch, const Session* commits_t
 }
 
 absl::Status StoreState::Reserve(BranchState* branch, Session* commits_to, const TurnRoom& room,
-                                 int64_t pages) {
+                                 int64_t pages, int64_t pin_pages) {
   if (PagesLeft(*branch, nullptr, nullptr) < std::min(pages, room.pages)) {
     return PoolFull(pages, pool.total());
   }
   if (commits_to != nullptr && commits_to->spec.pinned) {
     const int64_t now = commits_to->versions.empty() ? 0 : CountHeads({&commits_to, 1});
     for (const BranchState* other : branches) {
-      if (other == branch || other->most_pages() == 0 || pages <= now) continue;
-      const int64_t left = PagesLeft(*other, nullptr, nullptr) - (pages - now);
+      if (other == branch || other->most_pages() == 0 || pin_pages <= now) continue;
+      const int64_t left = PagesLeft(*other, nullptr, nullptr) - (pin_pages - now);
       if (left < other->most_pages()) return PinTakesTooMuch();
     }
-    commits_to->pin_reserved = pages;
+    commits_to->pin_reserved = pin_pages;
   }
   branch->SetMostPages(pages);
   return absl::OkStatus();
@@ -189,9 +189,9 @@ TurnRoom SessionStore::RoomFor(const Branch& branch, const Writer* writer) {
 }
 
 absl::Status SessionStore::Reserve(Branch* branch, const Writer* writer, const TurnRoom& room,
-                                   int64_t pages) {
+                                   int64_t pages, int64_t pin_pages) {
   base::MutexLock lock(&state_->mu);
-  return state_->Reserve(branch->state_.get(), Target(writer), room, pages);
+  return state_->Reserve(branch->state_.get(), Target(writer), room, pages, pin_pages);
 }
 
 }  // namespace tokend::kv

@@ -86,8 +86,8 @@ struct CommitRequest {
 // What a turn can have of the pool, whoever gives way to it.
 struct TurnRoom {
   int64_t total_pages = 0;
-  // Less pins of other sessions, and what other principals hold within their
-  // quotas.
+  // Less pins of other sessions, the one that a turn forks from included, and what
+  // other principals hold within their quotas.
   int64_t pages = 0;
   // Where the turn's version will be pinned and its principal has a quota: the quota,
   // and how much of it other sessions leave.
@@ -180,11 +180,12 @@ class SessionStore {
 
   // Ask before MatchPrefix. `writer`: what the turn will commit with, or nullptr.
   TurnRoom RoomFor(const Branch& branch, const Writer* writer);
-  // Admits a turn that may need `pages` in all: as long as the branch lives, no pin
-  // takes them. Where its own version will be pinned, the session counts until the
-  // writer ends as if it pinned so much. KV_POOL_FULL: another turn that was admitted
-  // may need that, or less is left than `room` says.
-  absl::Status Reserve(Branch* branch, const Writer* writer, const TurnRoom& room, int64_t pages);
+  // Admits a turn that may need `pages` (Branch::PagesBesideHead): as long as the branch
+  // lives, no pin takes them. Where its own version will be pinned, the session counts
+  // until the writer ends as if it pinned `pin_pages` (Branch::PagesInAll). KV_POOL_FULL:
+  // another turn that was admitted may need that, or less is left than `room` says.
+  absl::Status Reserve(Branch* branch, const Writer* writer, const TurnRoom& room, int64_t pages,
+                       int64_t pin_pages);
 
   // The branch that the writer's turn runs on; the writer must be ready(). With
   // `from_position` the base is cut there. ABORTED: VERSION_MISMATCH,

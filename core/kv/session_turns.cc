@@ -107,6 +107,7 @@ absl::StatusOr<std::unique_ptr<Branch>> SessionStore::Checkout(
     }
     base.session = turn.session;
     base.principal = session.principal;
+    base.forks = turn.fork != nullptr;
     if (session.versions.empty()) {
       base.claim = state_->tree.Take(state_->Root(session), 0, Claim::Kind::kStrong);
     } else {
@@ -115,6 +116,7 @@ absl::StatusOr<std::unique_ptr<Branch>> SessionStore::Checkout(
       base.version_name =
           absl::StrCat("sessions/", session.id, "/versions/", static_cast<int64_t>(head.number));
       base.computed = std::min(head.computed, base.tokens);
+      if (session.spec.pinned) base.pinned = base.forks ? base.computed : head.computed;
       base.conversation = ForgetMessages(CutConversation(head.conversation, base.tokens), first);
       base.claim = state_->TakeCut(head, base.tokens);
     }

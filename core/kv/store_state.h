@@ -191,7 +191,7 @@ class StoreState {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // See SessionStore::Reserve. `commits_to`: nullptr if to no session that is there.
   absl::Status Reserve(BranchState* branch, Session* commits_to, const TurnRoom& room,
-                       int64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+                       int64_t pages, int64_t pin_pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
  private:
   void Forget(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);

@@ -1,9 +1,11 @@
 // Turns beside pinned sessions and quotas. Three layers, pages of 16 tokens.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/error.h"
 #include "core/engine/scheduler.h"
 #include "gtest/gtest.h"
@@ -53,6 +55,105 @@ TEST(QuotaTest, ATurnThatCannotFitBesidePinsNeverStarts) {
   // On the pinned session itself its own pages count.
   EXPECT_EQ(harness.Run(Pinned("a", Tokens(50, 10)))->finished()->reason,
             kv::FinishReason::kLength);
+}
+
+// What a pinned session's turn has beside the head that stays until it commits.
+class PinnedRoom {
+ public:
+  PinnedRoom(int pages, const kv::RetentionPolicy& policy)
+      : policy_(policy), harness_(Options(pages)) {
+    harness_.tags().on_fault = [this](kv::FaultPoint point) {
+      if (point == kv::FaultPoint::kTakePages) in_vain_ += std::exchange(asked_, true);
+      return absl::OkStatus();
+    };
+    harness_.tags().on_page_taken = [this](base::PageId, const kv::PageTag&) { asked_ = false; };
+  }
+  ~PinnedRoom() {
+    harness_.tags().on_fault = nullptr;
+    harness_.tags().on_page_taken = nullptr;
+  }
+
+  Request Turn(int input, int output, int salt) {
+    Request request = Pinned("a", Tokens(input, output, salt));
+    request.session->spec_if_missing.retention = policy_;
+    return request;
+  }
+
+  // False: it was refused.
+  bool Run(Request request) {
+    const auto sink = harness_.Run(std::move(request));
+    if (sink->failed().has_value()) {
+      EXPECT_FALSE(sink->started().has_value()) << *sink->failed();
+      return false;
+    }
+    full += sink->finished()->reason == kv::FinishReason::kContextFull ? 1 : 0;
+    return true;
+  }
+
+  Harness& harness() { return harness_; }
+  // Times that pages were asked for that could not be had.
+  int in_vain() const { return in_vain_ + (asked_ ? 1 : 0); }
+  int full = 0;
+
+ private:
+  // A longer chunk is tried first and cut where pages are short.
+  static HarnessOptions Options(int pages) {
+    HarnessOptions options = Pool(pages);
+    options.engine.prefill_chunk_tokens = options.engine.page_tokens;
+    return options;
+  }
+
+  const kv::RetentionPolicy policy_;
+  Harness harness_;
+  bool asked_ = false;
+  int in_vain_ = 0;
+};
+
+TEST(QuotaTest, ATurnOfAPinnedSessionHasAllThatItWasAdmittedFor) {
+  using Kind = kv::RetentionPolicy::Kind;
+  int finished = 0, refused = 0, full = 0;
+  for (const kv::RetentionPolicy& policy :
+       {kv::RetentionPolicy{}, kv::RetentionPolicy{Kind::kSlidingWindow, 4, 50},
+        kv::RetentionPolicy{Kind::kLayered, 4, 50, 1},
+        kv::RetentionPolicy{Kind::kHeavyHitters, 16, 32, 0, 1, 32}}) {
+    for (int pages = 3; pages < 24; ++pages) {
+      for (const char* what : {"continue", "keep nothing", "edit"}) {
+        SCOPED_TRACE(
+            absl::StrCat("policy ", static_cast<int>(policy.kind), ", ", pages, " pages, ", what));
+        PinnedRoom room(pages, policy);
+        bool fits = true;
+        for (int i = 0; i < 5 && fits; ++i) {
+          Request request = room.Turn(20 + i, 21, i);
+          if (i > 2 && what[0] == 'k') request.session->commit = CommitMode::kNever;
+          if (i > 0 && what[0] == 'e') request.session->from_position = 15;
+          fits = room.Run(std::move(request));
+          ++(fits ? finished : refused);
+        }
+        full += room.full;
+        EXPECT_EQ(room.in_vain(), 0);
+      }
+    }
+  }
+  EXPECT_GT(finished, 400);
+  EXPECT_GT(refused, 50);
+  EXPECT_GT(full, 10);
+}
+
+// The fork starts from what its source pins, and is pinned itself by nobody.
+TEST(QuotaTest, AForkHasItsRoomBesideItsPinnedSource) {
+  for (int pages = 6; pages < 14; ++pages) {
+    SCOPED_TRACE(pages);
+    PinnedRoom room(pages, {});
+    ASSERT_TRUE(room.Run(room.Turn(60, 5, 1)));
+    const auto first = room.harness().Submit(room.Turn(4, 10, 2));
+    Request request = room.Turn(10, 40, 3);
+    request.session->on_conflict = OnConflict::kFork;
+    const auto fork = room.harness().Run(std::move(request));
+    EXPECT_EQ(first->finished()->reason, kv::FinishReason::kLength);
+    // The source ends on 5 pages, of which the fork has 4, too.
+    ASSERT_TRUE(fork->finished().has_value()) << *fork->failed();
+    EXPECT_EQ(fork->finished()->usage.output_tokens, std::min(40, 16 * (pages - 1) - 74));
+  }
 }
 
 TEST(QuotaTest, PinsAreBoundedByTheQuota) {

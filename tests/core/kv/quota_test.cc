@@ -151,7 +151,7 @@ TEST(QuotaTest, ARollbackMayNotPinWhatATurnNeeds) {
   ASSERT_TRUE(harness.Turn("a", SomeTokens(4, 2), 64, {}, 0).ok());
   auto branch = harness.store().CheckoutEphemeral("p");
   const TurnRoom room = harness.store().RoomFor(*branch, nullptr);
-  ASSERT_TRUE(harness.store().Reserve(branch.get(), nullptr, room, 5 * 3).ok());
+  ASSERT_TRUE(harness.store().Reserve(branch.get(), nullptr, room, 5 * 3, 0).ok());
   const absl::Status refused = harness.store().Rollback("p", "a", 1, {}).status();
   EXPECT_EQ(GetErrorReason(refused), ErrorReason::kKvPoolFull);
   EXPECT_TRUE(base::GetErrorInfo(refused)->retry_after.has_value());
@@ -162,11 +162,11 @@ TEST(QuotaTest, ARollbackMayNotPinWhatATurnNeeds) {
   branch->Append(SomeTokens(2 * 4 + 1));
   branch->MatchPrefix();
   ASSERT_EQ(branch->computed(), 2 * 4);
-  ASSERT_TRUE(harness.store().Reserve(branch.get(), nullptr, room, 6 * 3).ok());
+  ASSERT_TRUE(harness.store().Reserve(branch.get(), nullptr, room, 6 * 3, 0).ok());
   EXPECT_TRUE(harness.store().Rollback("p", "a", 1, {}).ok());
   // There is less now than that turn was told.
   branch = harness.store().CheckoutEphemeral("p");
-  EXPECT_EQ(GetErrorReason(harness.store().Reserve(branch.get(), nullptr, room, 6 * 3)),
+  EXPECT_EQ(GetErrorReason(harness.store().Reserve(branch.get(), nullptr, room, 6 * 3, 0)),
             ErrorReason::kKvPoolFull);
   harness.Audit();
 }
@@ -192,7 +192,7 @@ TEST(QuotaTest, RoomIsWhatPinsAndQuotasLeave) {
     EXPECT_EQ(own.pages, (20 - 2 - 1) * 3) << "its own pins are its own";
     EXPECT_EQ(own.quota_pages, 5 * 3);
     EXPECT_EQ(own.pin_pages, 5 * 3);
-    ASSERT_TRUE(harness.store().Reserve(branch.get(), writer.get(), own, 5 * 3).ok());
+    ASSERT_TRUE(harness.store().Reserve(branch.get(), writer.get(), own, 5 * 3, 5 * 3).ok());
     EXPECT_EQ(harness.store().RoomFor(*other, nullptr).pages, (20 - 2 - 5 - 1) * 3);
     EXPECT_EQ(GetErrorReason(harness.store().CreateSession("b", "2", {.pinned = true}).status()),
               ErrorReason::kQuotaExceeded);
