@@ -68,7 +68,8 @@ QueryTile Tile(const AttentionTask& task, int64_t piece) {
           task.layer->mask.window_tokens,
           task.layer->mask.sink_reach,
           task.query,
-          task.sink_query};
+          task.sink_query,
+          task.soft_cap};
 }
 
 }  // namespace

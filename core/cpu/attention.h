@@ -40,6 +40,7 @@ struct AttentionTask {
   int rows;                 // rows * group <= queries of the workspace
   const float* query;       // [rows][group][head_dim], rotated, times scale * log2(e)
   const float* sink_query;  // rotated at the sink positions; nullptr: as query
+  float soft_cap = 0;       // times log2(e); 0: none
 };
 
 // Memory for one worker's attention over at most `queries` queries at a time.

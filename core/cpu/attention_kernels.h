@@ -3,7 +3,8 @@
 //
 // A piece is kPieceTokens consecutive positions, cut from position 0. Its result
 // for a query is (max, sum, out) over the rows of the piece that the query sees:
-//   s_j  = sum over d of query[d] key_j[d], fused, d ascending; int8: times scale_j
+//   s_j  = sum over d of query[d] key_j[d], fused, d ascending; int8: times scale_j;
+//          then capped
 //   max  = largest s_j;  p_j = 2^(s_j - max)
 //   sum  = the p_j by lane j % 16, j ascending, then the lanes pairwise
 //   out  = sum over j of p_j value_j, fused, j ascending; int8: p_j times scale_j first
@@ -53,6 +54,7 @@ struct QueryTile {
   int64_t sink_reach;       // likewise where sinks are; 0: all
   const float* query;       // [rows * group, head_dim], times scale * log2(e)
   const float* sink_query;  // likewise, for positions below sink_end; nullptr: same as query
+  float soft_cap;           // on scores, see ops/soft_cap.h, times log2(e); 0: none
 };
 
 // What one worker computes in. Strides: scores [kPieceTokens], out [dim_stride].

@@ -10,9 +10,11 @@ namespace {
 
 // Turns the raw scores of one query into p_j (times the value's scale, if any), 0
 // for what it does not see, over the strips that `block` touches.
-void Softmax(const AttentionScratch& scratch, bool scaled, bool sink_query, const Range& own,
-             const Range& block, float* scores, const float* sink_scores, float* max, float* sum) {
-  *max = MaxLanes(MaskScores(scratch, scaled, sink_query, own, block, scores, sink_scores));
+void Softmax(const AttentionScratch& scratch, bool scaled, bool sink_query, float soft_cap,
+             const Range& own, const Range& block, float* scores, const float* sink_scores,
+             float* max, float* sum) {
+  *max =
+      MaxLanes(MaskScores(scratch, scaled, sink_query, soft_cap, own, block, scores, sink_scores));
   const Vec top = Set1(own.empty() ? 0.0f : *max);
   Vec total = Zero();
   for (int s = 0; s < kPieceStrips; ++s) {
@@ -120,7 +122,7 @@ void AttendStrips(const PieceView& piece, const QueryTile& tile, const Strips<T>
     }
     for (int i = 0; i < count; ++i) {
       const Range own = Seen(piece, tile, position(q + i), position(q + i));
-      Softmax(scratch, scaled, sink_query, own, block, scores + i * kPieceTokens,
+      Softmax(scratch, scaled, sink_query, tile.soft_cap, own, block, scores + i * kPieceTokens,
               sink_scores + i * kPieceTokens, result.max + q + i, result.sum + q + i);
     }
     ValueQueries(count, scores, strips, block, scratch.dim_stride,
@@ -138,7 +140,7 @@ void WeighStrips(const PieceView& piece, const QueryTile& tile, const Strips<T>&
     const Range own = Seen(piece, tile, position, position);
     float* scores = scratch.scores;
     ScoreQueries(1, tile.query + q * piece.head_dim, piece.head_dim, strips, own, scores);
-    MaskScores(scratch, scaled, false, own, own, scores, nullptr);
+    MaskScores(scratch, scaled, false, tile.soft_cap, own, own, scores, nullptr);
     const Vec top = Set1(total.max[q]);
     const Vec factor = Set1(1048576.0f / total.sum[q]);
     for (int s = 0; s < kPieceStrips; ++s) {

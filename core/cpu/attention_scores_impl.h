@@ -133,8 +133,8 @@ void ScoreQueries(int rows, const float* query, int head_dim, const Strips<T>& s
 
 // Makes the raw scores of one query final, -Inf for what it does not see, over the
 // strips that `block` touches. The largest.
-Vec MaskScores(const AttentionScratch& scratch, bool scaled, bool sink_query, const Range& own,
-               const Range& block, float* scores, const float* sink_scores) {
+Vec MaskScores(const AttentionScratch& scratch, bool scaled, bool sink_query, float soft_cap,
+               const Range& own, const Range& block, float* scores, const float* sink_scores) {
   Vec largest = Set1(kMinusInf);
   for (int s = 0; s < kPieceStrips; ++s) {
     if (!block.Touches(s)) continue;
@@ -143,6 +143,7 @@ Vec MaskScores(const AttentionScratch& scratch, bool scaled, bool sink_query, co
     const bool sinks_here = own.HasSinks(at);
     if (sinks_here && sink_query) v = Blend(Load(sink_scores + at), v, own.SinkLanes(at));
     if (scaled) v = Mul(v, Load(scratch.scales + at));
+    if (soft_cap != 0) v = Mul(Tanh(Mul(v, Set1(1 / soft_cap))), Set1(soft_cap));
     if (!own.IsKept(s) && (own.begin > at || own.end < at + kLanes)) {
       const Vec hidden = Set1(kMinusInf);
       const Vec window = Blend(v, hidden, LaneRange(own.begin - at, own.end - at));

@@ -1,5 +1,6 @@
 #include "core/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,32 +28,15 @@ absl::Status CheckOptions(const CpuBackendOptions& options) {
   return absl::OkStatus();
 }
 
-// What of a block's recipe the forward pass does not run; nullptr: it runs all.
-const char* FindUnsupported(const ops::ModelPlan& plan) {
-  if (plan.norm_kind != ops::NormKind::kRms) return "layer norm";
-  if (plan.qk_norm != ops::QkNorm::kNone) return "a norm of queries and keys";
-  if (plan.activation != ops::Activation::kSilu) return "gelu";
-  if (plan.parallel_residual) return "a parallel residual";
-  if (plan.residual_scale != 1) return "a residual scale";
-  if (plan.attention_soft_cap != 0) return "a soft cap on attention";
-  if (plan.embedding_scale != 1) return "an embedding scale";
-  if (plan.logit_scale != 1) return "a logit scale";
-  if (plan.logit_soft_cap != 0) return "a soft cap on logits";
-  if (plan.position_embedding.present()) return "an embedding of positions";
-  if (plan.ropes.size() != 1) return "a number of rope tables other than one";
-  if (plan.ropes[0].magnitude != 1) return "a rope magnitude";
-  if (!plan.output_norm.present()) return "a missing output norm";
-  for (const ops::LayerPlan& layer : plan.layers) {
-    if (layer.rope != 0) return "a layer without rope";
-    if (!layer.attention_norm.present() || !layer.ffn_norm.present()) {
-      return "a block without a norm of its input";
-    }
-    if (layer.post_attention_norm.present() || layer.post_ffn_norm.present()) {
-      return "a norm of a block's output";
-    }
-    if (!layer.gate.present()) return "a feed-forward network without a gate";
+absl::Status CheckRope(const ops::Rope& rope, int head_dim) {
+  const auto pairs = static_cast<size_t>(std::max(rope.dims, 0) / 2);
+  if (rope.dims % 2 == 0 && rope.dims >= 0 && rope.dims <= head_dim &&
+      rope.inverse_frequencies.size() == pairs) {
+    return absl::OkStatus();
   }
-  return nullptr;
+  return UnsupportedPlan(absl::StrCat("rope over ", rope.dims, " of ", head_dim,
+                                      " dimensions with ", rope.inverse_frequencies.size(),
+                                      " frequencies"));
 }
 
 absl::Status CheckPlan(const ops::ModelPlan& plan) {
@@ -63,12 +47,17 @@ absl::Status CheckPlan(const ops::ModelPlan& plan) {
   if (plan.kv_heads < 1 || plan.heads % plan.kv_heads != 0) {
     return UnsupportedPlan(absl::StrCat(plan.heads, " heads over ", plan.kv_heads, " KV heads"));
   }
-  const char* const feature = FindUnsupported(plan);
-  if (feature != nullptr) return UnsupportedPlan(absl::StrCat(feature, " is not supported"));
-  const ops::Rope& rope = plan.ropes[0];
-  if (rope.dims % 2 != 0 || rope.dims < 0 || rope.dims > plan.head_dim) {
-    return UnsupportedPlan(
-        absl::StrCat("rope over ", rope.dims, " of ", plan.head_dim, " dimensions"));
+  for (const ops::Rope& rope : plan.ropes) {
+    TOKEND_RETURN_IF_ERROR(CheckRope(rope, plan.head_dim));
+  }
+  for (const ops::LayerPlan& layer : plan.layers) {
+    if (layer.rope < ops::kNoRope || layer.rope >= static_cast<int>(plan.ropes.size())) {
+      return UnsupportedPlan(absl::StrCat("rope table ", layer.rope, " of ", plan.ropes.size()));
+    }
+    const bool normed = layer.query_norm != nullptr && layer.key_norm != nullptr;
+    if (plan.qk_norm != ops::QkNorm::kNone && !normed) {
+      return UnsupportedPlan("a layer without the norms of queries and keys");
+    }
   }
   return absl::OkStatus();
 }
@@ -128,7 +117,8 @@ ops::StepLimits CpuBackend::Limits() const {
           options_.max_batch_tokens,
           options_.max_sequences,
           arena_.pages(),
-          layout_.page_tokens};
+          layout_.page_tokens,
+          model_->plan().position_embedding.rows};
 }
 
 absl::StatusOr<ops::StepOutput> CpuBackend::Forward(const ops::StepBatch& batch) {

@@ -13,11 +13,29 @@ constexpr double kLog2E = 1.4426950408889634;
 
 }  // namespace
 
+// In place, all of a row's queries and keys.
+void ForwardPass::NormHeads(const PackedLayer& layer, float* row) const {
+  const ops::ModelPlan& plan = model_.plan();
+  if (plan.qk_norm == ops::QkNorm::kNone) return;
+  const bool whole = plan.qk_norm == ops::QkNorm::kVector;
+  auto norm = [&](ops::Vector weight, int heads, float* x) {
+    const int64_t size = int64_t{plan.head_dim} * (whole ? heads : 1);
+    for (int64_t at = 0; at < int64_t{plan.head_dim} * heads; at += size) {
+      kernels_.rms_norm(x + at, weight, size, plan.norm_epsilon, x + at);
+    }
+  };
+  norm(layer.query_norm, plan.heads, row);
+  norm(layer.key_norm, plan.kv_heads, row + int64_t{plan.heads} * plan.head_dim);
+}
+
 void ForwardPass::StoreKv(size_t layer, int64_t rows, const KvArena& arena) {
   const ops::ModelPlan& plan = model_.plan();
   const KvLayout& layout = arena.layout();
   const int64_t half = layout.half_page_bytes();
+  const PackedLayer& weights = model_.layers()[layer];
+  const RopeAngles& angles = Angles(weights);
   ForRows(Phase::kStoreKv, rows, [&](int64_t row, int) {
+    NormHeads(weights, qkv_ + row * qkv_stride_);
     const ops::LayerKv& table = row_sequence_[static_cast<size_t>(row)]->layers[layer];
     const int64_t position = positions_[static_cast<size_t>(row)];
     if (position < table.store_begin) return;
@@ -31,7 +49,7 @@ void ForwardPass::StoreKv(size_t layer, int64_t rows, const KvArena& arena) {
     float rotated[kMaxHeadDim];
     for (int head = 0; head < plan.kv_heads; ++head) {
       const int64_t at = int64_t{head} * plan.head_dim;
-      kernels_.rotate(keys + at, angles_.Row(step_row), plan.head_dim, 1.0f, rotated);
+      kernels_.rotate(keys + at, angles.Row(step_row), plan.head_dim, 1.0f, rotated);
       kernels_.store_kv(layout, slot, head, rotated, values + at);
     }
   });
@@ -71,8 +89,10 @@ void ForwardPass::AddUnits(const RowSpan& span, const ops::LayerKv& layer, bool 
   }
 }
 
-void ForwardPass::RotateQueries(const Unit& unit, const ops::AttentionMask& mask, bool sinks,
+void ForwardPass::RotateQueries(const Unit& unit, size_t layer, bool sinks,
                                 const AttentionWorkspace& to) const {
+  const RopeAngles& angles = Angles(model_.layers()[layer]);
+  const ops::AttentionMask& mask = unit.sequence->layers[layer].mask;
   const ops::ModelPlan& plan = model_.plan();
   const int group = plan.heads / plan.kv_heads;
   const auto factor = static_cast<float>(plan.attention_scale * kLog2E);
@@ -84,9 +104,9 @@ void ForwardPass::RotateQueries(const Unit& unit, const ops::AttentionMask& mask
     for (int g = 0; g < group; ++g) {
       const int64_t at = (int64_t{i} * group + g) * plan.head_dim;
       const float* head = heads + int64_t{g} * plan.head_dim;
-      kernels_.rotate(head, angles_.Row(step_row), plan.head_dim, factor, to.query() + at);
+      kernels_.rotate(head, angles.Row(step_row), plan.head_dim, factor, to.query() + at);
       if (!sinks) continue;
-      kernels_.rotate(head, angles_.SinkRow(step_row, position, mask), plan.head_dim, factor,
+      kernels_.rotate(head, angles.SinkRow(step_row, position, mask), plan.head_dim, factor,
                       to.sink_query() + at);
     }
   }
@@ -100,14 +120,15 @@ void ForwardPass::AttendUnit(const Unit& unit, size_t layer, const KvArena& aren
   const int64_t last = position + unit.rows - 1;
   const bool sinks = table.mask.SeesSinks(position) && table.mask.SinkPosition(last) != last;
   const AttentionWorkspace& workspace = worker->attention;
-  RotateQueries(unit, table.mask, sinks, workspace);
+  RotateQueries(unit, layer, sinks, workspace);
   const AttentionTask task = {&table,
                               unit.kv_head,
                               group,
                               position,
                               unit.rows,
                               workspace.query(),
-                              sinks ? workspace.sink_query() : nullptr};
+                              sinks ? workspace.sink_query() : nullptr,
+                              static_cast<float>(plan.attention_soft_cap * kLog2E)};
   const int64_t stride = workspace.scratch().dim_stride;
   if (unit.piece >= 0) {
     return AttendPiece(attention_kernels_, arena, task, unit.piece, workspace,

@@ -1,5 +1,7 @@
 // The memory of a ForwardPass.
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 
 #include "core/base/status_macros.h"
 #include "core/cpu/forward_pass.h"
@@ -37,7 +39,7 @@ absl::Status ForwardPass::AllocateInputs(int64_t rows,
   for (const PackedLayer& layer : model_.layers()) {
     for (const PackedLinear* linear :
          {&layer.query, &layer.key, &layer.value, &layer.gate, &layer.up}) {
-      readers[kWidthInput].push_back(&linear->matrix);
+      if (linear->matrix.rows() > 0) readers[kWidthInput].push_back(&linear->matrix);
     }
     readers[kHeadsInput].push_back(&layer.attention_output.matrix);
     readers[kFfnInput].push_back(&layer.down.matrix);
@@ -50,6 +52,13 @@ absl::Status ForwardPass::AllocateInputs(int64_t rows,
   return absl::OkStatus();
 }
 
+bool ForwardPass::AddsLater() const {
+  for (const PackedLayer& layer : model_.layers()) {
+    if (AddsLater(layer.post_attention_norm) || AddsLater(layer.post_ffn_norm)) return true;
+  }
+  return false;
+}
+
 absl::Status ForwardPass::Allocate() {
   const ops::ModelPlan& plan = model_.plan();
   const int64_t rows = options_.max_batch_tokens;
@@ -59,13 +68,16 @@ absl::Status ForwardPass::Allocate() {
     return (floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
   };
   const int64_t sizes[] = {rounded(rows * plan.width), rounded(rows * qkv_stride_),
-                           rounded(rows * heads_width), rounded(rows * plan.ffn_width)};
+                           rounded(rows * heads_width), rounded(rows * plan.ffn_width),
+                           AddsLater() ? rounded(rows * plan.width) : 0};
   TOKEND_ASSIGN_OR_RETURN(
-      buffers_, HugeBuffer::Allocate(kFloat * (sizes[0] + sizes[1] + sizes[2] + sizes[3])));
+      buffers_, HugeBuffer::Allocate(
+                    kFloat * std::accumulate(std::begin(sizes), std::end(sizes), int64_t{0})));
   x_ = reinterpret_cast<float*>(buffers_.data());
   qkv_ = x_ + sizes[0];
   attended_ = qkv_ + sizes[1];
   hidden_ = attended_ + sizes[2];
+  product_ = hidden_ + sizes[3];
   TOKEND_RETURN_IF_ERROR(ReserveLogits(options_.max_sequences));
   TOKEND_RETURN_IF_ERROR(AllocateInputs(rows, &inputs_));
 

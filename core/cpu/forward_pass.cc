@@ -28,8 +28,13 @@ ForwardPass::ForwardPass(const PackedModel* model, ThreadPool* pool, Isa isa,
       kernels_(GetVectorKernels(isa)),
       attention_kernels_(GetAttentionKernels(isa)),
       qkv_stride_((model->plan().heads + 2 * model->plan().kv_heads) *
-                  int64_t{model->plan().head_dim}),
-      angles_(model->plan().ropes[0], options.max_batch_tokens) {}
+                  int64_t{model->plan().head_dim}) {
+  static const ops::Rope kNone = {};
+  for (const ops::Rope& rope : model_.plan().ropes) {
+    angles_.emplace_back(rope, options.max_batch_tokens);
+  }
+  angles_.emplace_back(kNone, options.max_batch_tokens);
+}
 
 // Late backups still read the weights and the workers' memory.
 ForwardPass::~ForwardPass() { pool_.AwaitIdle(); }
@@ -110,17 +115,9 @@ void ForwardPass::RunMatmuls(Phase phase, Input input, int64_t rows, const Panel
   });
 }
 
-void ForwardPass::PrepareNorm(const float* row, const float* weight, Worker* worker,
-                              MatmulInput* to, int64_t to_row) const {
-  float* normed = worker->row.data();
-  kernels_.rms_norm(row, weight, model_.plan().width, model_.plan().norm_epsilon, normed);
-  to->SetRow(to_row, normed);
-}
-
 PanelWork ForwardPass::Work(std::initializer_list<MatmulJob> jobs) const {
   PanelWork work;
   work.isa = isa_;
-  work.kernels = &kernels_;
   for (const MatmulJob& job : jobs) work.jobs[work.count++] = job;
   return work;
 }
@@ -140,53 +137,27 @@ void ForwardPass::StartStep(const ops::StepBatch& batch) {
   }
   kept_ = step_row_;
   BuildSpans();
-  angles_.StartStep(batch);
+  for (RopeAngles& angles : angles_) angles.StartStep(batch);
 }
 
 void ForwardPass::Embed(const ops::StepBatch& batch) {
-  const ops::Matrix& table = model_.plan().embedding;
-  const int64_t row_bytes = ops::RowBytes(table);
-  const auto width = static_cast<size_t>(table.cols);
-  ForRows(Phase::kEmbed, static_cast<int64_t>(batch.tokens.size()), [&](int64_t row, int) {
-    const int64_t token = batch.tokens[static_cast<size_t>(row)];
-    ops::DequantizeRowRef(table.type, table.data + token * row_bytes,
-                          absl::MakeSpan(x_ + row * table.cols, width));
-    angles_.SetRow(row, positions_[static_cast<size_t>(row)]);
+  const ops::ModelPlan& plan = model_.plan();
+  auto read = [](const ops::Matrix& table, int64_t row, float* to) {
+    ops::DequantizeRowRef(table.type, table.data + row * ops::RowBytes(table),
+                          absl::MakeSpan(to, static_cast<size_t>(table.cols)));
+  };
+  ForRows(Phase::kEmbed, static_cast<int64_t>(batch.tokens.size()), [&](int64_t row, int worker) {
+    const int64_t position = positions_[static_cast<size_t>(row)];
+    float* const x = x_ + row * plan.width;
+    read(plan.embedding, batch.tokens[static_cast<size_t>(row)], x);
+    if (plan.embedding_scale != 1) kernels_.scale_and_cap(plan.embedding_scale, 0, plan.width, x);
+    if (plan.position_embedding.present()) {
+      float* const own = workers_[static_cast<size_t>(worker)]->row.data();
+      read(plan.position_embedding, position, own);
+      kernels_.add_scaled(own, 1, plan.width, x);
+    }
+    for (RopeAngles& angles : angles_) angles.SetRow(row, position);
   });
-}
-
-void ForwardPass::ProjectQkv(const PackedLayer& layer, int64_t rows) {
-  const int64_t width = model_.plan().width;
-  const int64_t keys = layer.query.matrix.rows();
-  const int64_t values = keys + layer.key.matrix.rows();
-  const PanelWork work = Work({{&layer.query, qkv_, qkv_stride_, false},
-                               {&layer.key, qkv_ + keys, qkv_stride_, false},
-                               {&layer.value, qkv_ + values, qkv_stride_, false}});
-  RunMatmuls(Phase::kQkv, kWidthInput, rows, work,
-             [&](int64_t row, Worker* worker, MatmulInput* to) {
-               PrepareNorm(x_ + row * width, layer.attention_norm, worker, to, row);
-             });
-}
-
-void ForwardPass::AddAttentionOutput(const PackedLayer& layer, int64_t rows) {
-  const PanelWork work = Work({{&layer.attention_output, x_, model_.plan().width, true}});
-  RunMatmuls(Phase::kAttentionOutput, kHeadsInput, rows, work,
-             [&](int64_t row, Worker* worker, MatmulInput* to) {
-               to->SetRow(row, AttendedRow(row, worker));
-             });
-}
-
-void ForwardPass::AddFeedForward(const PackedLayer& layer, int64_t rows) {
-  const int64_t width = model_.plan().width;
-  const int64_t ffn = model_.plan().ffn_width;
-  PanelWork gate_up = Work({{&layer.gate, hidden_, ffn, false}, {&layer.up, nullptr, 0, false}});
-  gate_up.gated = true;
-  RunMatmuls(Phase::kGateUp, kWidthInput, rows, gate_up,
-             [&](int64_t row, Worker* worker, MatmulInput* to) {
-               PrepareNorm(x_ + row * width, layer.ffn_norm, worker, to, row);
-             });
-  RunMatmuls(Phase::kDown, kFfnInput, rows, Work({{&layer.down, x_, width, true}}),
-             [&](int64_t row, Worker*, MatmulInput* to) { to->SetRow(row, hidden_ + row * ffn); });
 }
 
 void ForwardPass::ChooseRows(const ops::StepBatch& batch, size_t layer) {
@@ -249,39 +220,6 @@ void ForwardPass::BuildSpans() {
       spans_.push_back({sequence, row, static_cast<int32_t>(i), 1});
     }
   }
-}
-
-void ForwardPass::ComputeLogits(int64_t rows) {
-  const int64_t width = model_.plan().width;
-  auto* logits = reinterpret_cast<float*>(logits_.data());
-  RunMatmuls(Phase::kLogits, kOutputInput, rows,
-             Work({{&model_.output(), logits, model_.plan().vocabulary_size, false}}),
-             [&](int64_t row, Worker* worker, MatmulInput* to) {
-               PrepareNorm(x_ + row * width, model_.output_norm(), worker, to, row);
-             });
-}
-
-// Keys and values are stored for all rows; what follows them is computed for those
-// that go on, in the last layer those whose logits or scores are wanted.
-void ForwardPass::RunLayer(const ops::StepBatch& batch, size_t layer, const KvArena& arena) {
-  const PackedLayer& weights = model_.layers()[layer];
-  const bool cut = rows_end_early_ || layer + 1 == model_.layers().size();
-  const auto all_rows = static_cast<int64_t>(step_row_.size());
-  if (all_rows == 0) return;
-  ProjectQkv(weights, all_rows);
-  StoreKv(layer, all_rows, arena);
-  if (cut) {
-    ChooseRows(batch, layer);
-    KeepStream();
-    BuildSpans();
-  }
-  const auto rows = static_cast<int64_t>(kept_.size());
-  if (rows > 0) {
-    Attend(layer, arena);
-    AddAttentionOutput(weights, rows);
-    AddFeedForward(weights, rows);
-  }
-  if (cut) KeepRows();
 }
 
 absl::StatusOr<absl::Span<const float>> ForwardPass::Run(const ops::StepBatch& batch,

@@ -35,6 +35,7 @@ enum class Phase {
   kAttentionOutput,
   kGateUp,
   kDown,
+  kAddProduct,  // norms of a half block's output
   kLogits,
   kCount,
 };
@@ -105,6 +106,14 @@ class ForwardPass {
               const ForwardPassOptions& options);
   absl::Status Allocate();
   base::Activations InputMode(Input input) const;
+  // Whether a half block's product does not go to the stream as it is.
+  bool AddsLater(const ops::Norm& post_norm) const {
+    return post_norm.present() || model_.plan().residual_scale != 1;
+  }
+  bool AddsLater() const;
+  const RopeAngles& Angles(const PackedLayer& layer) const {
+    return layer.rope == ops::kNoRope ? angles_.back() : angles_[static_cast<size_t>(layer.rope)];
+  }
   absl::Status AllocateInputs(int64_t rows, std::array<MatmulInput, kInputs>* inputs) const;
   absl::Status ReserveLogits(int64_t rows);
 
@@ -116,24 +125,31 @@ class ForwardPass {
   // All chunks of `work` for rows [0, rows), on inputs that `prepare` sets row by row.
   void RunMatmuls(Phase phase, Input input, int64_t rows, const PanelWork& work,
                   PrepareRow prepare);
-  // Row `to_row` of `to` = rms_norm(row) * weight.
-  void PrepareNorm(const float* row, const float* weight, Worker* worker, MatmulInput* to,
-                   int64_t to_row) const;
+  // out = norm(x), which is present. [width]; out may be x.
+  void ComputeNorm(const float* x, const ops::Norm& norm, float* out) const;
+  // Row `row` of `to` = norm(row of the residual stream).
+  void PrepareNorm(int64_t row, const ops::Norm& norm, Worker* worker, MatmulInput* to) const;
 
   void Embed(const ops::StepBatch& batch);
   void ProjectQkv(const PackedLayer& layer, int64_t rows);
+  void NormHeads(const PackedLayer& layer, float* row) const;
   void StoreKv(size_t layer, int64_t rows, const KvArena& arena);
   void Attend(size_t layer, const KvArena& arena);
   void AttendUnit(const Unit& unit, size_t layer, const KvArena& arena, Worker* worker);
-  void RotateQueries(const Unit& unit, const ops::AttentionMask& mask, bool sinks,
+  void RotateQueries(const Unit& unit, size_t layer, bool sinks,
                      const AttentionWorkspace& to) const;
   void AddUnits(const RowSpan& span, const ops::LayerKv& layer, bool split);
   bool SplitRowIntoUnits(const RowSpan& span, const ops::LayerKv& layer);
   // Row `row` of the attention's result, [heads * head_dim].
   const float* AttendedRow(int64_t row, Worker* worker) const;
+  // The stream x += residual_scale * post_norm(linear(input)).
+  void AddProduct(Phase phase, Input input, const PackedLinear& linear, const ops::Norm& post_norm,
+                  int64_t rows, PrepareRow prepare);
   void AddAttentionOutput(const PackedLayer& layer, int64_t rows);
+  void ComputeHidden(const PackedLayer& layer, int64_t rows);
   void AddFeedForward(const PackedLayer& layer, int64_t rows);
   void ComputeLogits(int64_t rows);
+  void CapLogits(int64_t rows);
   void StartStep(const ops::StepBatch& batch);
   // The rows of `layer` that go on behind its keys and values.
   void ChooseRows(const ops::StepBatch& batch, size_t layer);
@@ -159,10 +175,11 @@ class ForwardPass {
   float* qkv_ = nullptr;       // [max_batch_tokens][qkv_stride]
   float* attended_ = nullptr;  // [max_batch_tokens][heads * head_dim]
   float* hidden_ = nullptr;    // [max_batch_tokens][ffn_width]
+  float* product_ = nullptr;   // [max_batch_tokens][width], where AddsLater
   HugeBuffer logits_;          // [rows][vocabulary_size] f32
   std::array<MatmulInput, kInputs> inputs_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  RopeAngles angles_;
+  std::vector<RopeAngles> angles_;  // of the plan's ropes, then that of no rope
 
   // Of the step at work: rows that still go on.
   std::vector<int32_t> step_row_;                       // [rows] in the step

@@ -5,7 +5,7 @@
 namespace tokend::cpu {
 namespace {
 
-// Every matrix of a plan, in one fixed order; `packed` is a model with as many
+// Every matrix that a plan has, in one fixed order; `packed` is a model with as many
 // layers.
 struct Pair {
   const ops::Linear* source;
@@ -27,15 +27,20 @@ std::vector<Pair> Pairs(const ops::ModelPlan& plan, std::vector<PackedLayer>* la
     pairs.push_back({&from.down, &to.down});
   }
   pairs.push_back({&plan.output, output});
+  std::erase_if(pairs, [](const Pair& pair) { return !pair.source->present(); });
   return pairs;
 }
 
 }  // namespace
 
-const float* PackedModel::Keep(ops::Vector vector, int64_t size) {
+ops::Vector PackedModel::Keep(ops::Vector vector, int64_t size) {
   if (vector == nullptr) return nullptr;
   vectors_.emplace_back(vector, vector + size);
   return vectors_.back().data();
+}
+
+ops::Norm PackedModel::Keep(const ops::Norm& norm) {
+  return {Keep(norm.weight, plan_.width), Keep(norm.bias, plan_.width)};
 }
 
 PackedLinear PackedModel::Place(const ops::Linear& linear) {
@@ -43,13 +48,21 @@ PackedLinear PackedModel::Place(const ops::Linear& linear) {
   return {PackedMatrix(linear.weight, memory), Keep(linear.bias, linear.weight.rows)};
 }
 
+void PackedModel::KeepVectors(const ops::LayerPlan& from, PackedLayer* to) {
+  const bool whole = plan_.qk_norm == ops::QkNorm::kVector;
+  to->rope = from.rope;
+  to->attention_norm = Keep(from.attention_norm);
+  to->query_norm = Keep(from.query_norm, int64_t{plan_.head_dim} * (whole ? plan_.heads : 1));
+  to->key_norm = Keep(from.key_norm, int64_t{plan_.head_dim} * (whole ? plan_.kv_heads : 1));
+  to->post_attention_norm = Keep(from.post_attention_norm);
+  to->ffn_norm = Keep(from.ffn_norm);
+  to->post_ffn_norm = Keep(from.post_ffn_norm);
+}
+
 void PackedModel::PlaceAll(const ops::ModelPlan& plan) {
   layers_.resize(plan.layers.size());
-  for (size_t i = 0; i < plan.layers.size(); ++i) {
-    layers_[i].attention_norm = Keep(plan.layers[i].attention_norm.weight, plan.width);
-    layers_[i].ffn_norm = Keep(plan.layers[i].ffn_norm.weight, plan.width);
-  }
-  output_norm_ = Keep(plan.output_norm.weight, plan.width);
+  for (size_t i = 0; i < plan.layers.size(); ++i) KeepVectors(plan.layers[i], &layers_[i]);
+  output_norm_ = Keep(plan.output_norm);
   for (const Pair& pair : Pairs(plan, &layers_, &output_)) *pair.packed = Place(*pair.source);
 }
 

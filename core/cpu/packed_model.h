@@ -18,18 +18,25 @@ struct PackedLinear {
   const float* bias = nullptr;  // [matrix.rows()], or none
 };
 
+// See ops::LayerPlan.
 struct PackedLayer {
-  const float* attention_norm = nullptr;  // [width]
-  PackedLinear query, key, value, attention_output;
-  const float* ffn_norm = nullptr;  // [width]
+  int rope = ops::kNoRope;
+  ops::Norm attention_norm;
+  PackedLinear query, key, value;
+  ops::Vector query_norm = nullptr;
+  ops::Vector key_norm = nullptr;
+  PackedLinear attention_output;
+  ops::Norm post_attention_norm;
+  ops::Norm ffn_norm;
   PackedLinear gate, up, down;
+  ops::Norm post_ffn_norm;
 };
 
 // Bytes done and bytes in all.
 using PackProgress = std::function<void(int64_t done, int64_t total)>;
 
 // A plan's weights in the kernels' layout. Owns them, its vectors included; of
-// the plan it keeps the numbers and the embedding, whose rows it reads from the
+// the plan it keeps the numbers and the embeddings, whose rows it reads from the
 // file's own data. Immutable.
 class PackedModel {
  public:
@@ -41,21 +48,23 @@ class PackedModel {
   // Without layers and vectors: those are below.
   const ops::ModelPlan& plan() const { return plan_; }
   const std::vector<PackedLayer>& layers() const { return layers_; }
-  const float* output_norm() const { return output_norm_; }
+  const ops::Norm& output_norm() const { return output_norm_; }
   const PackedLinear& output() const { return output_; }
   int64_t weight_bytes() const { return arena_.size(); }
   int64_t HugePageBytes() const { return arena_.HugePageBytes(); }
 
  private:
-  const float* Keep(ops::Vector vector, int64_t size);
+  ops::Vector Keep(ops::Vector vector, int64_t size);
+  ops::Norm Keep(const ops::Norm& norm);
   PackedLinear Place(const ops::Linear& linear);
+  void KeepVectors(const ops::LayerPlan& from, PackedLayer* to);
   void PlaceAll(const ops::ModelPlan& plan);
 
   ops::ModelPlan plan_;
   WeightArena arena_;
   std::vector<std::vector<float>> vectors_;
   std::vector<PackedLayer> layers_;
-  const float* output_norm_ = nullptr;
+  ops::Norm output_norm_;
   PackedLinear output_;
 };
 

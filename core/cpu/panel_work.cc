@@ -45,7 +45,7 @@ int64_t ScratchStride(const PanelRange& range) {
 }  // namespace
 
 int64_t PanelWork::panels() const {
-  if (gated) return jobs[0].linear->matrix.panels();
+  if (gate != nullptr) return jobs[0].linear->matrix.panels();
   int64_t sum = 0;
   for (int i = 0; i < count; ++i) sum += jobs[i].linear->matrix.panels();
   return sum;
@@ -62,13 +62,13 @@ int64_t PanelWork::panel_bytes() const {
   return bytes / all;
 }
 
-void PanelWork::ComputeGated(const MatmulInput& input, const PanelRange& range,
-                             const PanelScratch& scratch, float* out, int64_t stride) const {
+void PanelWork::ComputeActivated(const MatmulInput& input, const PanelRange& range,
+                                 const PanelScratch& scratch, float* out, int64_t stride) const {
   const int64_t first = range.panel_begin * kPanelOutputs;
   const int64_t width = ScratchStride(range);
   const int64_t shift = range.row_begin * width + first;
   float* const results[] = {scratch.result, scratch.other};
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < count; ++i) {
     const PackedLinear& linear = *jobs[i].linear;
     MatmulPanels(isa, linear.matrix, input.For(linear.matrix), range.row_begin, range.row_end,
                  range.panel_begin, range.panel_end, results[i] - shift, width,
@@ -76,19 +76,23 @@ void PanelWork::ComputeGated(const MatmulInput& input, const PanelRange& range,
   }
   const int64_t outputs = std::min(jobs[0].linear->matrix.rows() - first, width);
   for (int64_t row = 0; row < range.row_end - range.row_begin; ++row) {
-    kernels->swiglu(scratch.result + row * width, scratch.other + row * width, outputs,
-                    out + row * stride);
+    const float* const result = scratch.result + row * width;
+    if (gate != nullptr) {
+      gate(result, scratch.other + row * width, outputs, out + row * stride);
+    } else {
+      activate(result, outputs, out + row * stride);
+    }
   }
 }
 
 void PanelWork::Run(const MatmulInput& input, const PanelRange& range,
                     const PanelScratch& scratch) const {
-  if (gated) {
+  if (activated()) {
     // Panel by panel: scratch holds one for all rows.
     for (int64_t panel = range.panel_begin; panel < range.panel_end; ++panel) {
       float* out = jobs[0].out + range.row_begin * jobs[0].stride + panel * kPanelOutputs;
-      ComputeGated(input, {range.row_begin, range.row_end, panel, panel + 1}, scratch, out,
-                   jobs[0].stride);
+      ComputeActivated(input, {range.row_begin, range.row_end, panel, panel + 1}, scratch, out,
+                       jobs[0].stride);
     }
     return;
   }
@@ -103,7 +107,7 @@ void PanelWork::Run(const MatmulInput& input, const PanelRange& range,
 void PanelWork::Compute(const MatmulInput& input, const PanelRange& range,
                         const PanelScratch& scratch) const {
   const int64_t stride = ScratchStride(range);
-  if (gated) return ComputeGated(input, range, scratch, scratch.result, stride);
+  if (activated()) return ComputeActivated(input, range, scratch, scratch.result, stride);
   ForJobs(*this, range, [&](const JobPanels& part) {
     const PackedLinear& linear = *part.job->linear;
     MatmulPanels(isa, linear.matrix, input.For(linear.matrix), range.row_begin, range.row_end,
@@ -126,7 +130,7 @@ void PanelWork::Publish(const PanelRange& range, const PanelScratch& scratch) co
       }
     }
   };
-  if (gated) return move({&jobs[0], range.panel_begin, range.panel_end, 0});
+  if (activated()) return move({&jobs[0], range.panel_begin, range.panel_end, 0});
   ForJobs(*this, range, move);
 }
 

@@ -40,10 +40,11 @@ struct PanelScratch {
 // copyable.
 struct PanelWork {
   Isa isa = Isa::kPlain;
-  const VectorKernels* kernels = nullptr;
-  // jobs[0] and jobs[1] are gate and up, and silu(gate) * up goes to jobs[0].out;
+  // jobs[0] and jobs[1] are gate and up, and gate(jobs[0], jobs[1]) goes to jobs[0].out;
   // their panels are counted once.
-  bool gated = false;
+  GateFunction gate = nullptr;
+  // Of the one job; nothing accumulates.
+  ActivateFunction activate = nullptr;
   int count = 0;
   MatmulJob jobs[3];
 
@@ -60,8 +61,9 @@ struct PanelWork {
   void Publish(const PanelRange& range, const PanelScratch& scratch) const;
 
  private:
-  void ComputeGated(const MatmulInput& input, const PanelRange& range, const PanelScratch& scratch,
-                    float* out, int64_t stride) const;
+  bool activated() const { return gate != nullptr || activate != nullptr; }
+  void ComputeActivated(const MatmulInput& input, const PanelRange& range,
+                        const PanelScratch& scratch, float* out, int64_t stride) const;
 };
 
 }  // namespace tokend::cpu

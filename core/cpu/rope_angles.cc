@@ -21,14 +21,15 @@ void RopeAngles::Fill(int64_t position, float* out) const {
         static_cast<double>(position) * rope_.inverse_frequencies[static_cast<size_t>(i)];
     const int first = halves ? i : 2 * i;
     const int second = halves ? i + pairs : 2 * i + 1;
-    cos[first] = cos[second] = static_cast<float>(std::cos(angle));
-    sin[second] = static_cast<float>(std::sin(angle));
+    cos[first] = cos[second] = static_cast<float>(rope_.magnitude * std::cos(angle));
+    sin[second] = static_cast<float>(rope_.magnitude * std::sin(angle));
     sin[first] = -sin[second];
   }
 }
 
 void RopeAngles::StartStep(const ops::StepBatch& batch) {
   sink_count_ = 0;
+  if (rope_.dims == 0) return;
   int64_t last = -1;
   for (const ops::StepSequence& sequence : batch.sequences) {
     for (const ops::LayerKv& layer : sequence.layers) {
@@ -54,7 +55,7 @@ void RopeAngles::SetRow(int64_t row, int64_t position) {
 RopeAngleRow RopeAngles::SinkRow(int64_t row, int64_t position,
                                  const ops::AttentionMask& mask) const {
   const int64_t from = mask.SinkPosition(position);
-  if (from == position) return Row(row);
+  if (from == position || rope_.dims == 0) return Row(row);
   const Sink* const sink = FindSink(from);
   TOKEND_CHECK(sink != nullptr);
   return View(sink->angles.data());

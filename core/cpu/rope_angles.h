@@ -10,7 +10,8 @@
 
 namespace tokend::cpu {
 
-// The angles of a step's rows, and of the positions from which they see sinks.
+// One rope's angles, magnitude included, of a step's rows and of the positions from
+// which they see sinks. Of a rope of no dimensions it has none.
 class RopeAngles {
  public:
   RopeAngles(const ops::Rope& rope, int64_t max_rows);

@@ -10,7 +10,7 @@
 
 namespace tokend::cpu {
 
-// Angles of one position, spread to one value per rotated dimension d:
+// Angles of one position, times the rope's magnitude, spread to one value per rotated dimension d:
 //   out[d] = x[d] cos[d] + x[partner(d)] sin[d]
 // with sin negative for the first of a pair. [dims] each.
 struct RopeAngleRow {
@@ -27,11 +27,26 @@ struct KvSlot {
   int slot;
 };
 
+// out[i] = act(gate[i]) * up[i]. out may be gate or up.
+using GateFunction = void (*)(const float* gate, const float* up, int64_t n, float* out);
+// out[i] = act(z[i]). out may be z.
+using ActivateFunction = void (*)(const float* z, int64_t n, float* out);
+
+inline constexpr int kActivations = 3;
+
 struct VectorKernels {
   // ops/rms_norm.h. Squares are summed in 64 lanes, then pairwise. out may be x.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float epsilon, float* out);
-  // ops/activation.h, kSilu. out may be gate or up.
-  void (*swiglu)(const float* gate, const float* up, int64_t n, float* out);
+  // ops/layer_norm.h, both sums as that of rms_norm. No bias: nullptr. out may be x.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t n,
+                     float epsilon, float* out);
+  // ops/activation.h, by ops::Activation.
+  GateFunction gate[kActivations];
+  ActivateFunction activate[kActivations];
+  // x = cap(factor * x), see ops/soft_cap.h; cap 0: factor * x.
+  void (*scale_and_cap)(float factor, float cap, int64_t n, float* x);
+  // to += factor * from, fused.
+  void (*add_scaled)(const float* from, float factor, int64_t n, float* to);
   // ops/rope.h for one head, times `factor`; out is not head.
   void (*rotate)(const float* head, const RopeAngleRow& angles, int head_dim, float factor,
                  float* out);

@@ -20,6 +20,9 @@ absl::Status CheckSequences(const StepBatch& batch, const StepLimits& limits) {
       return BadStep(absl::StrCat("the sequence at row ", next));
     }
     next += sequence.rows;
+    if (limits.positions > 0 && sequence.position + sequence.rows > limits.positions) {
+      return BadStep(absl::StrCat("a position from ", limits.positions, " on"));
+    }
     int64_t attend_begin = 0;
     for (const LayerKv& layer : sequence.layers) {
       if (layer.attend_begin < attend_begin) return BadStep("attend_begin falls");

@@ -32,13 +32,15 @@ struct Case {
   // Of ops::LayerKv.
   int64_t hidden_begin = 0, hidden_end = 0;
   std::vector<int32_t> kept;
+  double soft_cap = 0;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.kv_heads << " x " << c.group << " heads of " << c.head_dim << ", pages of "
              << c.page_tokens << " " << base::KvDtypeName(c.dtype) << ", sinks "
              << c.mask.sink_tokens << " window " << c.mask.window_tokens << " reach "
-             << c.mask.sink_reach << ", rows " << c.position << " + " << c.rows;
+             << c.mask.sink_reach << ", cap " << c.soft_cap << ", rows " << c.position << " + "
+             << c.rows;
 }
 
 std::vector<float> Normal(size_t size, uint64_t seed) {
@@ -197,7 +199,8 @@ std::vector<float> Attend(const Case& c, const Cache& cache, Isa isa, int first,
                                 c.position + first,
                                 rows,
                                 workspace.query(),
-                                sinks ? workspace.sink_query() : nullptr};
+                                sinks ? workspace.sink_query() : nullptr,
+                                static_cast<float>(c.soft_cap / std::log(2.0))};
     AttendAll(kernels, cache.arena(), task, workspace);
     if (cache.layer().scores != nullptr) Weigh(kernels, cache.arena(), task, workspace);
     for (int q = 0; q < queries; ++q) {
@@ -214,7 +217,8 @@ std::vector<float> Attend(const Case& c, const Cache& cache, Isa isa, int first,
 std::vector<double> Reference(const Case& c, const Cache& cache, const std::vector<float>& query,
                               const std::vector<float>& sink_query, std::vector<int64_t>* scores) {
   // The queries carry the factor log2(e).
-  const ops::AttentionShape shape = {c.kv_heads * c.group, c.kv_heads, c.head_dim, std::log(2.0)};
+  const ops::AttentionShape shape = {c.kv_heads * c.group, c.kv_heads, c.head_dim, std::log(2.0),
+                                     c.soft_cap};
   const ops::LayerKv layer = cache.Dense(scores);
   const std::vector<double> keys(cache.keys().begin(), cache.keys().end());
   const std::vector<double> values(cache.values().begin(), cache.values().end());
@@ -320,6 +324,17 @@ TEST_P(AttentionTest, WindowsAndSinks) {
   }
 }
 
+TEST_P(AttentionTest, SoftCapsOnSinksAndOnKeptPages) {
+  uint64_t seed = 4000;
+  for (const base::KvDtype dtype :
+       {base::KvDtype::kF32, base::KvDtype::kF16, base::KvDtype::kInt8}) {
+    for (const double cap : {1.0, 50.0}) {
+      Check({2, 3, 20, 16, dtype, {4, 30}, 300, 23, 0, 0, {}, cap}, GetParam(), seed++);
+      Check({1, 2, 64, 16, dtype, {}, 768, 1, 4, 700, {1, 7, 20}, cap}, GetParam(), seed++);
+    }
+  }
+}
+
 TEST_P(AttentionTest, KeptPagesAndTheirScores) {
   uint64_t seed = 3000;
   for (const base::KvDtype dtype :
@@ -354,6 +369,7 @@ TEST_P(AttentionTest, RandomCases) {
     if (c.mask.sink_tokens > 0 && below(2) == 0) {
       c.mask.sink_reach = c.mask.window_tokens + 1 + below(300);
     }
+    if (below(3) == 0) c.soft_cap = static_cast<double>(1 + below(20));
     c.position = below(900);
     c.rows = static_cast<int>(1 + below(50));
     Check(c, GetParam(), seed + static_cast<uint64_t>(i));

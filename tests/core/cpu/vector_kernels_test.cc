@@ -1,6 +1,8 @@
 #include "core/cpu/vector_kernels.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <string>
@@ -11,8 +13,10 @@
 #include "core/cpu/rope_angles.h"
 #include "core/ops/activation.h"
 #include "core/ops/half.h"
+#include "core/ops/layer_norm.h"
 #include "core/ops/rms_norm.h"
 #include "core/ops/rope.h"
+#include "core/ops/soft_cap.h"
 #include "gtest/gtest.h"
 #include "tests/support/compare.h"
 #include "tests/support/guarded_buffer.h"
@@ -67,39 +71,143 @@ TEST_P(VectorKernelsTest, RmsNorm) {
   }
 }
 
-TEST_P(VectorKernelsTest, SwiGlu) {
+TEST_P(VectorKernelsTest, LayerNorm) {
   for (const size_t n : kSizes) {
-    std::vector<float> gate = Normal(n, n, 4);
-    const std::vector<float> up = Normal(n, n + 1);
-    if (n > 4) {
-      gate[0] = -200;
-      gate[1] = 200;
-      gate[2] = 0;
-      gate[3] = -87.5f;
+    // Far from zero: the mean is taken off before squares are summed.
+    std::vector<float> x = Normal(n, n);
+    for (float& value : x) value += 30;
+    const std::vector<float> weight = Normal(n, n + 1), bias = Normal(n, n + 2);
+    for (const bool has_bias : {true, false}) {
+      std::vector<double> want(n);
+      const auto biases = has_bias ? absl::MakeConstSpan(bias) : absl::Span<const float>();
+      ops::LayerNormRef(Wide(x), weight, biases, 1e-5, absl::MakeSpan(want));
+      const auto run = [&](const VectorKernels& kernels, float* out) {
+        kernels.layer_norm(x.data(), weight.data(), has_bias ? bias.data() : nullptr,
+                           static_cast<int64_t>(n), 1e-5f, out);
+      };
+      GuardedBuffer<float> got(n, 1);
+      run(kernels_, got.data());
+      // The mean goes through n / 64 + 8 roundings of 34, the same for all i; what that
+      // costs is scaled by 1 / deviation, at most 1 / sqrt(epsilon) where all are equal.
+      double mean = 0, variance = 1e-5;
+      for (const float value : x) mean += value / static_cast<double>(n);
+      for (const float value : x) {
+        variance += (value - mean) * (value - mean) / static_cast<double>(n);
+      }
+      const double roundings = static_cast<double>(n) / 64 + 13;
+      std::vector<double> tolerance(n);
+      for (size_t i = 0; i < n; ++i) {
+        const double shift = 34 * std::abs(weight[i]) / std::sqrt(variance);
+        tolerance[i] = kEpsF32 * roundings * (shift + std::abs(want[i]) + 1);
+      }
+      EXPECT_TRUE(Near(got.view(), want, tolerance)) << n;
+      EXPECT_TRUE(got.Intact());
+      GuardedBuffer<float> plain(n);
+      run(plain_, plain.data());
+      EXPECT_TRUE(SameBits(got.view(), plain.view())) << n;
     }
-    std::vector<double> want(n), tolerance(n);
-    ops::GatedRef(ops::Activation::kSilu, Wide(gate), Wide(up), absl::MakeSpan(want));
-    GuardedBuffer<float> got(n, 3);
-    kernels_.swiglu(gate.data(), up.data(), static_cast<int64_t>(n), got.data());
-    for (size_t i = 0; i < n; ++i) {
-      // exp's argument is rounded (log2(e) too), then exp itself and four steps.
-      const double exponent = std::min(90.0, std::abs(1.5 * gate[i]));
-      tolerance[i] = std::abs(want[i]) * kEpsF32 * (2 * exponent + 8) + 1e-30;
-    }
-    EXPECT_TRUE(Near(got.view(), want, tolerance)) << n;
-    EXPECT_TRUE(got.Intact());
-    GuardedBuffer<float> plain(n);
-    plain_.swiglu(gate.data(), up.data(), static_cast<int64_t>(n), plain.data());
-    EXPECT_TRUE(SameBits(got.view(), plain.view())) << n;
   }
 }
 
-TEST_P(VectorKernelsTest, SwiGluKeepsNaN) {
+constexpr ops::Activation kAllActivations[] = {ops::Activation::kSilu, ops::Activation::kGeluTanh,
+                                               ops::Activation::kGelu};
+
+// Of the exponential in it, with 2 as base.
+double Exponent(ops::Activation activation, double z) {
+  if (activation == ops::Activation::kSilu) return std::abs(1.5 * z);
+  if (activation == ops::Activation::kGelu) return 0.73 * z * z;
+  return std::abs(2.4 * z * (1 + 0.045 * z * z));
+}
+
+TEST_P(VectorKernelsTest, Activations) {
+  for (const ops::Activation activation : kAllActivations) {
+    const auto index = static_cast<size_t>(activation);
+    for (const size_t n : kSizes) {
+      SCOPED_TRACE(::testing::Message() << "activation " << index << ", " << n << " values");
+      std::vector<float> gate = Normal(n, n, 4);
+      const std::vector<float> up = Normal(n, n + 1);
+      const float edges[] = {-200, 200, 0, -87.5f, -1e-20f, 1e20f, 13, -13, -6};
+      if (n > 15) std::copy(std::begin(edges), std::end(edges), gate.begin());
+      std::vector<double> activated(n), want(n), plain_tolerance(n), tolerance(n);
+      ops::ActivateRef(activation, Wide(gate), absl::MakeSpan(activated));
+      ops::GatedRef(activation, Wide(gate), Wide(up), absl::MakeSpan(want));
+      for (size_t i = 0; i < n; ++i) {
+        // The exponential's argument goes through up to 4 roundings, its constants'
+        // included, then come the exponential itself and at most 20 steps.
+        const double roundings = 4 * std::min(100.0, Exponent(activation, gate[i])) + 20;
+        // The reference's own 1 + tanh(u) knows nothing below 2^-53.
+        const double own = 1e-28 + 0x1p-51 * std::abs(gate[i] < 0 ? gate[i] : 0);
+        plain_tolerance[i] = std::abs(activated[i]) * kEpsF32 * roundings + own;
+        tolerance[i] = std::abs(want[i]) * kEpsF32 * (roundings + 1) + own * (1 + std::abs(up[i]));
+      }
+      GuardedBuffer<float> got(n, 3), alone(n, 3), plain(n), plain_alone(n);
+      const auto count = static_cast<int64_t>(n);
+      kernels_.gate[index](gate.data(), up.data(), count, got.data());
+      kernels_.activate[index](gate.data(), count, alone.data());
+      EXPECT_TRUE(Near(got.view(), want, tolerance));
+      EXPECT_TRUE(Near(alone.view(), activated, plain_tolerance));
+      EXPECT_TRUE(got.Intact() && alone.Intact());
+      plain_.gate[index](gate.data(), up.data(), count, plain.data());
+      plain_.activate[index](gate.data(), count, plain_alone.data());
+      EXPECT_TRUE(SameBits(got.view(), plain.view()));
+      EXPECT_TRUE(SameBits(alone.view(), plain_alone.view()));
+    }
+  }
+}
+
+TEST_P(VectorKernelsTest, ActivationsKeepNaN) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float gate[2] = {nan, 1}, up[2] = {1, nan};
-  float out[2];
-  kernels_.swiglu(gate, up, 2, out);
-  EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[1]));
+  for (size_t i = 0; i < kActivations; ++i) {
+    float out[2];
+    kernels_.gate[i](gate, up, 2, out);
+    EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[1])) << i;
+    kernels_.activate[i](gate, 2, out);
+    EXPECT_TRUE(std::isnan(out[0]) && !std::isnan(out[1])) << i;
+  }
+}
+
+TEST_P(VectorKernelsTest, ScaleAndCap) {
+  for (const size_t n : kSizes) {
+    for (const float cap : {0.0f, 3.0f, 30.0f}) {
+      std::vector<float> x = Normal(n, n, 10);
+      const float edges[] = {0, 1e-30f, -1e-3f, 1e30f, -1e30f, 100, -100};
+      if (n > 15) std::copy(std::begin(edges), std::end(edges), x.begin());
+      std::vector<double> want(n), tolerance(n);
+      for (size_t i = 0; i < n; ++i) {
+        want[i] = ops::SoftCap(cap, 0.75 * x[i]);
+        tolerance[i] = std::abs(want[i]) * kEpsF32 * (cap == 0 ? 1 : 24);
+      }
+      GuardedBuffer<float> got(n, 1), plain(n);
+      std::copy(x.begin(), x.end(), got.data());
+      std::copy(x.begin(), x.end(), plain.data());
+      kernels_.scale_and_cap(0.75f, cap, static_cast<int64_t>(n), got.data());
+      plain_.scale_and_cap(0.75f, cap, static_cast<int64_t>(n), plain.data());
+      EXPECT_TRUE(Near(got.view(), want, tolerance)) << n << ", cap " << cap;
+      EXPECT_TRUE(SameBits(got.view(), plain.view())) << n;
+      EXPECT_TRUE(got.Intact());
+    }
+  }
+  float nan = std::numeric_limits<float>::quiet_NaN();
+  kernels_.scale_and_cap(1, 3, 1, &nan);
+  EXPECT_TRUE(std::isnan(nan));
+}
+
+TEST_P(VectorKernelsTest, AddScaled) {
+  for (const size_t n : kSizes) {
+    const std::vector<float> from = Normal(n, n), to = Normal(n, n + 1);
+    std::vector<double> want(n);
+    for (size_t i = 0; i < n; ++i) want[i] = to[i] + double{from[i]} * 0.22f;
+    GuardedBuffer<float> got(n, 1);
+    std::copy(to.begin(), to.end(), got.data());
+    kernels_.add_scaled(from.data(), 0.22f, static_cast<int64_t>(n), got.data());
+    EXPECT_TRUE(Near(got.view(), want, kEpsF32 * 8)) << n;
+    EXPECT_TRUE(got.Intact());
+    GuardedBuffer<float> plain(n);
+    std::copy(to.begin(), to.end(), plain.data());
+    plain_.add_scaled(from.data(), 0.22f, static_cast<int64_t>(n), plain.data());
+    EXPECT_TRUE(SameBits(got.view(), plain.view())) << n;
+  }
 }
 
 TEST_P(VectorKernelsTest, Rotate) {
@@ -109,7 +217,7 @@ TEST_P(VectorKernelsTest, Rotate) {
   for (const auto& [head_dim, dims] :
        {Shape{64, 64}, Shape{20, 20}, Shape{80, 32}, Shape{96, 72}, Shape{16, 2}, Shape{33, 0}}) {
     for (const auto pairing : {ops::RopePairing::kInterleaved, ops::RopePairing::kHalves}) {
-      ops::Rope rope{pairing, dims, {}};
+      ops::Rope rope{pairing, dims, {}, /*magnitude=*/dims % 4 == 0 ? 1.19 : 1};
       for (int i = 0; i < dims / 2; ++i) {
         rope.inverse_frequencies.push_back(std::pow(10000.0, -2.0 * i / dims));
       }
