@@ -23,6 +23,7 @@ struct CudaBackendOptions {
   int64_t max_batch_tokens = 2048;
   int64_t max_sequences = 8;  // [1, kMaxCudaSequences]
   StreamPriority priority = StreamPriority::kNormal;
+  bool profile = false;  // times the parts of steps that draw one token, which slows them
   // While the weights go to the device, in bytes; may be empty.
   std::function<void(int64_t done, int64_t total)> progress;
 };

@@ -135,6 +135,13 @@ absl::Status CudaBackend::AllocateArena(int64_t pages) {
 
 absl::Status CudaBackend::UseArena(int64_t pages) {
   TOKEND_ASSIGN_OR_RETURN(arena_, DeviceBuffer::Allocate(pages * kv_.page_bytes(), "KV cache"));
+  pass_ = std::make_unique<ForwardPass>(Parts());
+  TOKEND_RETURN_IF_ERROR(CaptureGraphs());
+  pages_ = pages;
+  return absl::OkStatus();
+}
+
+ForwardPass::Parts CudaBackend::Parts() const {
   ForwardPass::Parts parts;
   parts.model = model_.get();
   parts.workspace = workspace_.get();
@@ -145,10 +152,7 @@ absl::Status CudaBackend::UseArena(int64_t pages) {
   parts.max_angle_rows = writer_.max_angle_rows();
   parts.max_decode_items = writer_.max_decode_items();
   parts.arena = arena_.as<unsigned char>();
-  pass_ = std::make_unique<ForwardPass>(parts);
-  TOKEND_RETURN_IF_ERROR(CaptureGraphs());
-  pages_ = pages;
-  return absl::OkStatus();
+  return parts;
 }
 
 absl::StatusOr<Graph> CudaBackend::CaptureGraph(int rows, bool draw) {
@@ -157,10 +161,14 @@ absl::StatusOr<Graph> CudaBackend::CaptureGraph(int rows, bool draw) {
   shape.decode = !pair();
   // Mode f32 has a tile for each row.
   if (pair()) shape.append_tiles = shape.attention_tiles = rows;
+  ForwardPass::Parts parts = Parts();
+  if (options_.profile && rows == 1 && draw) parts.timer = &timer_;
+  const ForwardPass pass(parts);
   return Graph::Capture(stream_, absl::StrCat("decode of ", rows), [&] {
-    TOKEND_RETURN_IF_ERROR(pass_->RunBlocks(shape));
-    TOKEND_RETURN_IF_ERROR(pass_->RunHead(0, rows, true));
-    return draw ? pass_->RunDraws(rows) : absl::OkStatus();
+    if (parts.timer != nullptr) TOKEND_RETURN_IF_ERROR(timer_.Start(stream_));
+    TOKEND_RETURN_IF_ERROR(pass.RunBlocks(shape));
+    TOKEND_RETURN_IF_ERROR(pass.RunHead(0, rows, true));
+    return draw ? pass.RunDraws(rows) : absl::OkStatus();
   });
 }
 

@@ -17,6 +17,7 @@
 #include "cuda_kernels/backend/workspace.h"
 #include "cuda_kernels/runtime/buffer.h"
 #include "cuda_kernels/runtime/graph.h"
+#include "cuda_kernels/runtime/step_timer.h"
 #include "cuda_kernels/runtime/stream.h"
 
 namespace tokend::cuda {
@@ -34,6 +35,9 @@ class CudaBackend final : public ops::Backend {
 
   // For tests, which poison what no step may read.
   unsigned char* arena() const { return arena_.as<unsigned char>(); }
+  // Of the last step that drew one sequence's token; empty without
+  // CudaBackendOptions::profile.
+  absl::StatusOr<std::vector<PartTime>> DecodeParts() const { return timer_.Read(); }
 
  private:
   // Decode steps of up to so many rows share a graph.
@@ -51,6 +55,7 @@ class CudaBackend final : public ops::Backend {
   absl::Status MeasureFreeMemory();
   absl::Status Rehearse();
   absl::Status UseArena(int64_t pages);
+  ForwardPass::Parts Parts() const;
   absl::Status CaptureGraphs();
   absl::StatusOr<Graph> CaptureGraph(int rows, bool draw);
   // Host memory for what the step gives.
@@ -71,6 +76,7 @@ class CudaBackend final : public ops::Backend {
   std::unique_ptr<ForwardPass> pass_;
   DeviceBuffer arena_;
   int64_t pages_ = 0;
+  StepTimer timer_;  // before the graph that records its events
   std::array<Graph, kBatchClasses.size()> logit_graphs_;
   std::array<Graph, kBatchClasses.size()> draw_graphs_;
 

@@ -117,7 +117,8 @@ class DeviceModel::Loader {
                                  absl::FunctionRef<absl::Status(std::byte* out)> fill) {
     const int64_t at = offset_;
     offset_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    if (memory_ == nullptr) return nullptr;
+    // Not nullptr, which is what is absent.
+    if (memory_ == nullptr) return reinterpret_cast<std::byte*>(kAlignment + at);
     staging_.resize(std::max(staging_.size(), static_cast<size_t>(bytes)));
     TOKEND_RETURN_IF_ERROR(fill(staging_.data()));
     std::byte* const to = memory_->data() + at;
@@ -187,6 +188,15 @@ absl::Status DeviceModel::Load(Loader* loader) {
   TOKEND_ASSIGN_OR_RETURN(output_.bias,
                           loader->Vector(plan_.output.bias, plan_.output.weight.rows));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<DeviceModel>> DeviceModel::LayOut(const ops::ModelPlan& plan,
+                                                                 bool pair) {
+  auto model = std::unique_ptr<DeviceModel>(new DeviceModel(plan));
+  Loader counter(plan, pair);
+  TOKEND_RETURN_IF_ERROR(model->Load(&counter));
+  model->plan_ = WithoutData(std::move(model->plan_));
+  return model;
 }
 
 absl::StatusOr<std::unique_ptr<DeviceModel>> DeviceModel::Create(

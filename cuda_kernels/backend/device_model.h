@@ -48,6 +48,9 @@ class DeviceModel {
       const ops::ModelPlan& plan, bool pair, const Stream& stream,
       const std::function<void(int64_t done, int64_t total)>& progress);
 
+  // The same at addresses where nothing is: for launches that are only noted.
+  static absl::StatusOr<std::unique_ptr<DeviceModel>> LayOut(const ops::ModelPlan& plan, bool pair);
+
   // Shapes, constants and ropes; its data is gone.
   const ops::ModelPlan& plan() const { return plan_; }
   const std::vector<DeviceLayer>& layers() const { return layers_; }

@@ -96,7 +96,7 @@ absl::Status ForwardPass::RunStart(const PassShape& shape) const {
     angles.max_angle_rows = parts_.max_angle_rows;
     TOKEND_RETURN_IF_ERROR(RopeAngles(angles, parts_.stream->get()));
   }
-  return absl::OkStatus();
+  return Mark("start");
 }
 
 absl::Status ForwardPass::Attend(size_t index, const PassShape& shape) const {
@@ -169,13 +169,16 @@ absl::Status ForwardPass::RunAttention(size_t index, const PassShape& shape,
     TOKEND_RETURN_IF_ERROR(NormInPlace(query, parts_.stream->get()));
     TOKEND_RETURN_IF_ERROR(NormInPlace(key, parts_.stream->get()));
   }
+  TOKEND_RETURN_IF_ERROR(Mark("qkv"));
   TOKEND_RETURN_IF_ERROR(Attend(index, shape));
+  TOKEND_RETURN_IF_ERROR(Mark("attention"));
   if (plan().parallel_residual && !shared) {
     // x is still the block's input.
     TOKEND_RETURN_IF_ERROR(Normed(layer.ffn_norm, shape.rows, true, pending).status());
   }
-  return AddToStream(layer.attention_output, work.attended, layer.post_attention_norm, shape.rows,
-                     pending);
+  TOKEND_RETURN_IF_ERROR(AddToStream(layer.attention_output, work.attended,
+                                     layer.post_attention_norm, shape.rows, pending));
+  return Mark("attention_output");
 }
 
 absl::Status ForwardPass::RunFeedForward(const DeviceLayer& layer, const PassShape& shape,
@@ -195,7 +198,10 @@ absl::Status ForwardPass::RunFeedForward(const DeviceLayer& layer, const PassSha
   matmul.output.half = work.activated;
   matmul.saturations = work.saturations;
   TOKEND_RETURN_IF_ERROR(Multiply(matmul));
-  return AddToStream(layer.down, work.activated, layer.post_ffn_norm, shape.rows, pending);
+  TOKEND_RETURN_IF_ERROR(Mark("up"));
+  TOKEND_RETURN_IF_ERROR(
+      AddToStream(layer.down, work.activated, layer.post_ffn_norm, shape.rows, pending));
+  return Mark("down");
 }
 
 absl::Status ForwardPass::RunBlocks(const PassShape& shape) const {
@@ -245,7 +251,8 @@ absl::Status ForwardPass::RunHead(int first, int count, bool all_rows) const {
   matmul.output.scale = plan().logit_scale;
   matmul.output.soft_cap = plan().logit_soft_cap;
   matmul.saturations = work.saturations;
-  return Multiply(matmul);
+  TOKEND_RETURN_IF_ERROR(Multiply(matmul));
+  return Mark("head");
 }
 
 absl::Status ForwardPass::RunDraws(int count) const {
@@ -258,7 +265,8 @@ absl::Status ForwardPass::RunDraws(int count) const {
   sample.row_params = work.draws;
   sample.tokens = work.tokens;
   sample.workspace = work.sampling;
-  return SampleRows(sample, parts_.stream->get());
+  TOKEND_RETURN_IF_ERROR(SampleRows(sample, parts_.stream->get()));
+  return Mark("draw");
 }
 
 }  // namespace tokend::cuda

@@ -12,6 +12,7 @@
 #include "cuda_kernels/kernels/matmul.h"
 #include "cuda_kernels/kernels/step_tables.h"
 #include "cuda_kernels/runtime/device.h"
+#include "cuda_kernels/runtime/step_timer.h"
 #include "cuda_kernels/runtime/stream.h"
 
 namespace tokend::cuda {
@@ -38,6 +39,7 @@ class ForwardPass {
     int max_angle_rows = 0;    // of any step
     int max_decode_items = 0;  // of one layer in any step
     unsigned char* arena = nullptr;
+    StepTimer* timer = nullptr;  // of the pass's parts; nullptr: none
   };
   // What the parts point to outlives it.
   explicit ForwardPass(const Parts& parts) : parts_(parts) {}
@@ -73,6 +75,10 @@ class ForwardPass {
   absl::Status AddToStream(const DeviceLinear& linear, const HalfRows& input, const RowNorm& post,
                            int rows, Pending* pending) const;
   absl::Status Multiply(const Matmul& matmul) const;
+  // What was started since the last mark is a part of the step.
+  absl::Status Mark(const char* name) const {
+    return parts_.timer == nullptr ? absl::OkStatus() : parts_.timer->Mark(name, *parts_.stream);
+  }
   bool pair() const { return parts_.workspace->normed.lo != nullptr; }
   const ops::ModelPlan& plan() const { return parts_.model->plan(); }
 

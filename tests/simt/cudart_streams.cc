@@ -116,6 +116,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   });
 }
 
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned /*flags*/) {
+  return cudaEventRecord(event, stream);
+}
+
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   TOKEND_SIMT_BEGIN("cudaEventSynchronize");
   if (const cudaError_t error = cudart.RefuseInCapture()) return error;
