@@ -51,6 +51,7 @@ struct LaunchRecord {
   unsigned threads;
   size_t shared_bytes;
   bool dependent;
+  std::vector<unsigned char> params;  // the kernel's own struct
 };
 // From now on launches are added to `records` and run nothing; nullptr: they run again.
 void RecordLaunches(std::vector<LaunchRecord>* records);

@@ -149,12 +149,14 @@ cudaError_t LaunchKernel(const KernelCall& call, cudaStream_t stream) {
   const std::lock_guard lock(cudart.mutex);
   if (const cudaError_t error = cudart.Begin(call.name)) return error;
   if (cudart.records != nullptr) {
+    const auto* params = static_cast<const unsigned char*>(call.params);
     cudart.records->push_back({call.name,
                                call.kernel,
                                {call.grid.x, call.grid.y, call.grid.z},
                                call.threads,
                                call.shared_bytes,
-                               call.dependent});
+                               call.dependent,
+                               {params, params + call.params_bytes}});
     return cudaSuccess;
   }
   if (const cudaError_t error = Machine::Validate(call)) return cudart.End(error);
