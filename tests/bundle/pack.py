@@ -11,7 +11,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 SHARED = HERE.parents[2] / "shared"
-PROGRAMS = ("tokend", "tokctl", "tokend_bench", "cuda_device")
+PROGRAMS = ("tokend", "tokctl", "tokend_device_bench", "cuda_device")
 SCRIPTS = ("run.sh", "daemon.sh", "sanitizer.sh")
 # The C library's own: taken only where the machine's is older.
 GLIBC = re.compile(r"^(ld-linux|lib(c|m|dl|rt|pthread|resolv|util|anl)\.so)")

@@ -24,10 +24,12 @@ record() {
   printf '%-28s %-8s %4s s  %s\n' "$1" "$2" "$3" "$4"
 }
 
-# One line of a log that says how it went: GoogleTest's count, else the last that says anything.
+# One line of a log that says how it went: GoogleTest's count, a benchmark's speed of a
+# single sequence, else the last that says anything.
 summary() {
   local line
   line=$(grep -E '^\[  (PASSED|FAILED|SKIPPED)' "$1" | sort -u | head -2 | tr '\n' ' ')
+  [ -n "$line" ] || line=$(sed -n 's/^ *[^ ]*_decode_1\(_share\)\{0,1\}  */ /p' "$1" | tr -s '\n ' ' ')
   [ -n "$line" ] || line=$(grep -v '^[[:space:]]*$' "$1" | tail -1)
   printf '%s' "${line:0:110}"
 }
@@ -80,4 +82,10 @@ for test in "$here"/tests/*; do
 done
 part daemon 50 "$here/daemon.sh" "$here" "$model"
 part sanitizer 30 "$here/sanitizer.sh" "$here"
-part bench 90 "$here/bin/tokend_bench" device --device cuda:0 --json "$out/bench.json"
+# The most telling ones first, should time run out.
+for shape in llama-3-8b:Q4_K_M llama-3-8b:F16 smollm2-135m:F16 llama-3.2-1b:F16 \
+  llama-2-7b:Q4_0 phi-3-mini:Q4_K_M gpt2-124m:F16 smollm2-135m:Q4_0; do
+  name=bench_${shape/:/_}
+  part "$name" 45 "$here/bin/tokend_device_bench" --device cuda:0 --models "$shape" \
+    --seconds 0.3 --json "$out/$name.json"
+done

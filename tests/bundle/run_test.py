@@ -4,6 +4,7 @@ missing is told apart, and nothing keeps the rest from running."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,12 @@ import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import pack  # noqa: E402  # of the same folder
+
+
+def benches(parts):
+    return [name for name in parts if name.startswith("bench_")]
 
 
 class RunTest(unittest.TestCase):
@@ -24,7 +31,8 @@ class RunTest(unittest.TestCase):
         for name in ("run.sh", "sanitizer.sh"):
             shutil.copy(HERE / name, self.bundle / name)
         self.play("bin/cuda_device", "echo 'cuda:0 (Played)'")
-        self.play("bin/tokend_bench", "echo '1 GB/s'")
+        self.play("bin/tokend_device_bench",
+                  "echo ' x_decode_1 12 tokens/s'; echo ' x_decode_1_share 80 % of the floor'")
         self.play("daemon.sh", "echo turns done")
         self.play("sanitizer.sh", "exit 77")
 
@@ -47,11 +55,14 @@ class RunTest(unittest.TestCase):
         self.play("tests/one", "echo '[  PASSED  ] 3 tests.'")
         done, parts = self.run_all()
         self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertGreater(len(benches(parts)), 4)
         self.assertEqual({name: part["state"] for name, part in parts.items()},
                          {"device": "ok", "op_one": "ok", "daemon": "ok", "sanitizer": "skipped",
-                          "bench": "ok"})
+                          **{name: "ok" for name in benches(parts)}})
         self.assertIn("3 tests", parts["op_one"]["note"])
-        self.assertTrue((self.bundle / "results/bench.log").exists())
+        for name in benches(parts):
+            self.assertEqual(parts[name]["note"].strip(), "12 tokens/s 80 % of the floor")
+            self.assertTrue((self.bundle / f"results/{name}.log").exists())
 
     def test_a_failure_hides_nothing(self):
         self.play("tests/a", "echo 'bad \"quote\\\\ and\ttab'; exit 3")
@@ -63,7 +74,8 @@ class RunTest(unittest.TestCase):
         self.assertIn('"quote', parts["op_a"]["note"])
         self.assertEqual(parts["op_b"]["state"], "ok")
         self.assertEqual(parts["daemon"]["state"], "FAILED")
-        self.assertEqual(parts["bench"]["state"], "ok")
+        for name in benches(parts):
+            self.assertEqual(parts[name]["state"], "ok")
 
     def test_what_hangs_is_ended_and_time_is_bounded(self):
         self.play("tests/hangs", "trap '' TERM; sleep 100 & wait; sleep 100")
@@ -72,7 +84,8 @@ class RunTest(unittest.TestCase):
         self.assertLess(time.monotonic() - start, 20)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(parts["op_hangs"]["state"], "TIMEOUT")
-        self.assertEqual(parts["bench"]["note"], "no time left")
+        for name in benches(parts):
+            self.assertEqual(parts[name]["note"], "no time left")
 
     def test_without_a_device_each_part_says_so(self):
         self.play("bin/cuda_device", "echo 'cuda: no NVIDIA driver is installed'; exit 77")
@@ -80,9 +93,14 @@ class RunTest(unittest.TestCase):
         done, parts = self.run_all()
         self.assertEqual(done.returncode, 77)
         self.assertIn("no NVIDIA driver", parts["device"]["note"])
-        for name in ("op_one", "daemon", "sanitizer", "bench"):
+        for name in ("op_one", "daemon", "sanitizer", *benches(parts)):
             self.assertEqual((parts[name]["state"], parts[name]["note"]), ("skipped", "no device"))
 
+    def test_what_the_scripts_start_is_packed(self):
+        started = set()
+        for name in pack.SCRIPTS:
+            started |= set(re.findall(r"\$here/bin/(\w+)", (HERE / name).read_text()))
+        self.assertEqual(started, set(pack.PROGRAMS))
 
     # Its device is the CPU here: what it asks and compares is the same.
     def test_daemon_script(self):
