@@ -90,7 +90,8 @@ MUTANTS = [
      "std::sort(old.begin(), old.end(), [](const auto& a, const auto& b) {"
      " return a.first != b.first ? a.first < b.first : a.second > b.second; });", TREE),
     ("a step runs into the next epoch", "core/kv/branch_pages.cc",
-     "rule.EpochOf(computed_) + rule.epoch_tokens", "tokens()", TREE),
+     "std::min(tokens(), rule.EpochOf(computed_) + rule.epoch_tokens)",
+     "std::max(tokens(), rule.EpochOf(computed_))", TREE),
     ("a heavy tail page that others have is written", "core/kv/branch_heavy.cc",
      "heavy_->layers[0].refs.back().owners() > 1", "false", TREE),
     ("a cut version keeps what it cut", "core/kv/branch_heavy.cc",

@@ -283,20 +283,6 @@ TEST(PoolTest, OutputEndsWhereTheWholePoolDoes) {
   EXPECT_EQ(sink->finished()->usage.output_tokens, 45);
 }
 
-TEST(PoolTest, OutputThatEndsForWantOfMemoryIsSentWhole) {
-  Harness harness(SmallPool(3));
-  harness.Run(OnA(TokensRequest(std::vector<int32_t>(18, 5), 2)));
-  harness.Say(47, "\xF0\x9F");  // half a code point
-  Request request = OnA(TokensRequest({6}, 1));
-  request.stop.max_output_tokens.reset();
-  const auto sink = harness.Run(std::move(request));
-  EXPECT_EQ(sink->finished()->reason, kv::FinishReason::kContextFull);
-  const auto all = harness.ReadSession("a");
-  ASSERT_EQ(all.size(), 49u);
-  EXPECT_EQ(sink->tokens(), std::vector<int32_t>(all.begin() + 21, all.end()));
-  EXPECT_EQ(sink->raw().substr(sink->raw().size() - 2), "\xF0\x9F");
-}
-
 TEST(PoolTest, WhatFitsLaterWaits) {
   Harness harness(SmallPool(6));
   const auto one = harness.Submit(TokensRequest(std::vector<int32_t>(60, 5), 10));

@@ -57,6 +57,28 @@ TEST(QuotaTest, ATurnThatCannotFitBesidePinsNeverStarts) {
             kv::FinishReason::kLength);
 }
 
+// A session that comes back within its quota keeps what a turn was admitted with.
+TEST(QuotaTest, OutputThatEndsForWantOfMemoryIsSentWhole) {
+  Harness harness(Pool(3, 1));
+  for (int input : {16, 10}) {
+    Request request = Tokens(input, 1, 6);
+    request.session = OnSession("b");
+    ASSERT_TRUE(harness.Run(std::move(request))->finished().has_value());
+  }
+  harness.Say(31, "\xF0\x9F");  // half a code point
+  Request request = Tokens(20, 1);
+  request.principal = "q";
+  request.stop.max_output_tokens.reset();
+  const auto sink = harness.Submit(std::move(request));
+  harness.Step(3);
+  ASSERT_TRUE(harness.store().Rollback("p", "b", 1, std::nullopt).ok());
+  harness.RunUntilIdle();
+  ASSERT_TRUE(sink->finished().has_value());
+  EXPECT_EQ(sink->finished()->reason, kv::FinishReason::kContextFull);
+  EXPECT_EQ(sink->tokens().size(), 13u);
+  EXPECT_EQ(sink->raw().substr(sink->raw().size() - 2), "\xF0\x9F");
+}
+
 // What a pinned session's turn has beside the head that stays until it commits.
 class PinnedRoom {
  public:
