@@ -8,6 +8,7 @@
 #include "core/base/status_macros.h"
 #include "core/gguf/errors.h"
 #include "core/model/architectures.h"
+#include "core/model/plan_reader.h"
 
 namespace tokend::model {
 namespace {
@@ -71,7 +72,8 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const gguf::File& file,
   TOKEND_ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(name));
   facts.architecture = std::string(name);
   TensorReader tensors(file, &model->vectors_);
-  TOKEND_RETURN_IF_ERROR(architecture->build(file, &tensors, &plan, &facts.attributes));
+  PlanReader reader(file, name, options.context_tokens, &tensors, &plan, &facts.attributes);
+  TOKEND_RETURN_IF_ERROR(architecture->build(&reader));
   TOKEND_RETURN_IF_ERROR(tensors.CheckAllTaken());
   if (plan.context_tokens > kMostContextTokens) {
     return gguf::Unsupported(absl::StrCat("a context of ", plan.context_tokens, " tokens"),

@@ -1,5 +1,6 @@
 #include "core/model/tensor_reader.h"
 
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,11 +45,31 @@ absl::StatusOr<ops::Matrix> TensorReader::GetMatrix(absl::string_view name, int6
 }
 
 absl::StatusOr<ops::Linear> TensorReader::GetLinear(absl::string_view prefix, int64_t rows,
-                                                    int64_t cols) {
+                                                    int64_t cols, Bias bias) {
   ops::Linear linear;
   TOKEND_ASSIGN_OR_RETURN(linear.weight, GetMatrix(absl::StrCat(prefix, ".weight"), rows, cols));
-  TOKEND_ASSIGN_OR_RETURN(linear.bias, GetOptionalVector(absl::StrCat(prefix, ".bias"), rows));
+  const std::string name = absl::StrCat(prefix, ".bias");
+  if (bias == Bias::kOptional) {
+    TOKEND_ASSIGN_OR_RETURN(linear.bias, GetOptionalVector(name, rows));
+  } else if (bias == Bias::kRequired) {
+    TOKEND_ASSIGN_OR_RETURN(linear.bias, GetVector(name, rows));
+  }
   return linear;
+}
+
+absl::StatusOr<std::vector<ops::Linear>> TensorReader::GetParts(absl::string_view prefix,
+                                                                absl::Span<const int64_t> rows,
+                                                                int64_t cols, Bias bias) {
+  const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+  TOKEND_ASSIGN_OR_RETURN(const ops::Linear fused, GetLinear(prefix, all, cols, bias));
+  std::vector<ops::Linear> parts;
+  int64_t first = 0;
+  for (const int64_t count : rows) {
+    parts.push_back({ops::RowRange(fused.weight, first, count),
+                     fused.bias == nullptr ? nullptr : fused.bias + first});
+    first += count;
+  }
+  return parts;
 }
 
 absl::StatusOr<ops::Vector> TensorReader::GetVector(absl::string_view name, int64_t size) {

@@ -28,12 +28,12 @@ TEST_P(CudaTinyModelTest, AgreesWithTransformers) {
   if (!golden.has_value()) GTEST_SKIP() << "no ../shared/tiny_models/" << GetParam() << ".gguf";
   const auto file = gguf::File::Open(golden->gguf_path);
   ASSERT_TRUE(file.ok()) << file.status();
-  const auto model = model::Model::Load(**file, {});
+  const auto model = model::Model::Load(**file, {.context_tokens = golden->context_tokens});
   ASSERT_TRUE(model.ok()) << model.status();
   const auto device = cuda::OpenDevice(0);
   ASSERT_TRUE(device.ok()) << device.status();
   for (const Mode& mode : {Mode{base::Activations::kF32, {1e-2, 2e-3, false}},
-                           Mode{base::Activations::kF16, {2e-2, 1e-2, true}}}) {
+                           Mode{base::Activations::kF16, {2e-2, 1e-2, true, true}}}) {
     SCOPED_TRACE(std::string(base::ActivationsName(mode.activations)));
     cuda::CudaBackendOptions options;
     options.device = *device;
@@ -43,12 +43,12 @@ TEST_P(CudaTinyModelTest, AgreesWithTransformers) {
     options.max_sequences = 2;
     const auto backend = cuda::CudaBackend::Create((*model)->plan(), options);
     ASSERT_TRUE(backend.ok()) << backend.status();
-    testing::CheckGolden(*golden, mode.tolerance, static_cast<int>((*model)->plan().layers.size()),
-                         kPageTokens, 64, backend->get());
+    testing::CheckGolden(*golden, mode.tolerance, (*model)->plan(), kPageTokens, 64,
+                         backend->get());
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, CudaTinyModelTest, ::testing::Values("llama", "llama3", "mistral"),
+INSTANTIATE_TEST_SUITE_P(Files, CudaTinyModelTest, ::testing::ValuesIn(testing::TinyModelNames()),
                          [](const auto& p) { return p.param; });
 
 }  // namespace

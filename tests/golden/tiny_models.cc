@@ -32,10 +32,11 @@ std::vector<float> CheckLogits(const GoldenCase& golden, const GoldenTolerance& 
   return {logits.end() - static_cast<ptrdiff_t>(vocabulary), logits.end()};
 }
 
-void CheckCase(const GoldenCase& golden, const GoldenTolerance& tolerance, int64_t chunk,
-               PagedRunner* runner) {
+void CheckCase(const GoldenCase& golden, const GoldenTolerance& tolerance,
+               const ops::ModelPlan& plan, int64_t chunk, PagedRunner* runner) {
   SCOPED_TRACE(golden.name);
   PagedRunner::Sequence sequence = runner->NewSequence();
+  sequence.masks = OwnMasks(plan);
   auto logits = runner->Run(&sequence, golden.ids, chunk);
   ASSERT_TRUE(logits.ok()) << logits.status();
   std::vector<float> last = CheckLogits(golden, tolerance, *logits);
@@ -55,12 +56,27 @@ void CheckCase(const GoldenCase& golden, const GoldenTolerance& tolerance, int64
 
 }  // namespace
 
-void CheckGolden(const TinyModel& golden, const GoldenTolerance& tolerance, int layers,
-                 int page_tokens, int64_t chunk, ops::Backend* backend) {
+std::vector<ops::AttentionMask> OwnMasks(const ops::ModelPlan& plan) {
+  std::vector<ops::AttentionMask> masks;
+  for (const ops::LayerPlan& layer : plan.layers) {
+    masks.push_back({.window_tokens = layer.local_tokens});
+  }
+  return masks;
+}
+
+void CheckGolden(const TinyModel& golden, const GoldenTolerance& tolerance,
+                 const ops::ModelPlan& plan, int page_tokens, int64_t chunk,
+                 ops::Backend* backend) {
+  const auto layers = static_cast<int>(plan.layers.size());
+  GoldenTolerance own = tolerance;
+  if (tolerance.grows_with_layers) {
+    own.largest *= layers / 2.0;
+    own.root_mean_square *= layers / 2.0;
+  }
   const int64_t pages = layers * (kMaxTokens / page_tokens);
   ASSERT_TRUE(backend->AllocateArena(pages).ok());
   PagedRunner runner(backend, layers, page_tokens, pages, /*seed=*/1);
-  for (const GoldenCase& c : golden.cases) CheckCase(c, tolerance, chunk, &runner);
+  for (const GoldenCase& c : golden.cases) CheckCase(c, own, plan, chunk, &runner);
 }
 
 }  // namespace tokend::testing

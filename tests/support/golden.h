@@ -24,10 +24,16 @@ struct GoldenCase {
 // logits by float32 `transformers`.
 struct TinyModel {
   std::string gguf_path;
+  int64_t context_tokens = 0;  // to be served; 0: the file's own
   std::vector<GoldenCase> cases;
 };
 
-// Absent where that folder is missing: skip, visibly.
+// Their names. A name with "_short" behind it is the same file with the cases of its
+// short rope factors, at a context for which those hold.
+std::vector<std::string> TinyModelNames();
+
+// Without cases whose attention is not the file's. Absent where that folder is missing:
+// skip, visibly.
 std::optional<TinyModel> LoadTinyModel(const std::string& name);
 
 }  // namespace tokend::testing

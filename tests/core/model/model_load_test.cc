@@ -184,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"rope_base", {.rope_base = -1}, "rope.freq_base"},
         Fault{"epsilon", {.epsilon = 0}, "layer_norm_rms_epsilon"},
         Fault{"context", {.context = 0}, "context_length"},
-        Fault{"scaling", {.scaling = "yarn", .scaling_factor = 2}, "rope.scaling.type"},
+        Fault{"scaling", {.scaling = "su", .scaling_factor = 2}, "rope.scaling.type"},
         Fault{"scaling_factor", {.scaling = "linear", .scaling_factor = 0}, "scaling.factor"},
         Fault{"rope_factor", {.rope_factors = {1, 0, 1, 1}}, "rope_freqs.weight"},
         Fault{"rope_factor_count", {.rope_factors = {1, 1}}, "rope_freqs.weight"},

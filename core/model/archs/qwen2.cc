@@ -1,0 +1,25 @@
+// `qwen2`: Qwen2 and Qwen2.5.
+#include "core/base/status_macros.h"
+#include "core/model/architectures.h"
+#include "core/model/plan_reader.h"
+
+namespace tokend::model {
+namespace {
+
+absl::Status ReadBlock(const BlockReader& block) {
+  TOKEND_RETURN_IF_ERROR(block.ReadInputNorms());
+  TOKEND_RETURN_IF_ERROR(block.ReadAttention(Bias::kRequired, Bias::kNone));
+  return block.ReadGatedFfn(Bias::kNone);
+}
+
+}  // namespace
+
+absl::Status BuildQwen2(PlanReader* reader) {
+  TOKEND_RETURN_IF_ERROR(reader->ReadShapes(ops::NormKind::kRms));
+  TOKEND_RETURN_IF_ERROR(reader->AddRope({.pairing = ops::RopePairing::kHalves}));
+  TOKEND_RETURN_IF_ERROR(reader->ReadEmbedding());
+  TOKEND_RETURN_IF_ERROR(reader->ForBlocks(ReadBlock));
+  return reader->ReadOutput();
+}
+
+}  // namespace tokend::model
