@@ -239,6 +239,7 @@ absl::Status ModelRuntime::MakeEngine(const Inputs& inputs, const std::string& f
   engine.stall_timeout = settings.stall_timeout;
   engine.replay_window = settings.replay_window;
   engine.context_tokens = plan.context_tokens;
+  engine.learned_positions = plan.position_embedding.present();
   engine.vocabulary_size = static_cast<int>(plan.vocabulary_size);
   const engine::Engine::Parts parts = {backend_.get(), store_.get(), tokenizer_.get(),
                                        chat_.get(),    inputs.clock, inputs.observer};

@@ -36,6 +36,9 @@ struct EngineOptions {
   // So long after its Finished a turn is known to Stop; the newest 65,536 are.
   absl::Duration replay_window = absl::Minutes(2);
   int64_t context_tokens = 0;
+  // The model has no positions beyond its context: behind a window, too, no session is
+  // longer.
+  bool learned_positions = false;
   int vocabulary_size = 0;
 };
 

@@ -77,7 +77,8 @@ absl::Status Scheduler::FitInput(Turn& turn, const InputBase& base, PlacedInput*
   const kv::Writer* const writer = commits ? turn.writer.get() : nullptr;
   const kv::TurnRoom room = parts_.store->RoomFor(branch, writer);
   // Behind a window a session may be longer than the context, but no turn.
-  const bool windowed = branch.retention().kind == kv::RetentionPolicy::Kind::kSlidingWindow;
+  const bool windowed = branch.retention().kind == kv::RetentionPolicy::Kind::kSlidingWindow &&
+                        !options_.learned_positions;
   const int64_t used = windowed ? 0 : base.tokens;
   // Beyond which no turn comes.
   const int64_t end = base.tokens + static_cast<int64_t>(placed->tokens.size()) + context;

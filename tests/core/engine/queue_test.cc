@@ -214,6 +214,26 @@ TEST(ContextTest, AFullContextEndsTheOutput) {
   EXPECT_EQ(exact->finished()->reason, kv::FinishReason::kLength);
 }
 
+TEST(ContextTest, LearnedPositionsEndWithTheContextBehindAWindowToo) {
+  for (const bool learned : {false, true}) {
+    HarnessOptions options = SmallContext();
+    options.engine.learned_positions = learned;
+    Harness harness(options);
+    const auto turn = [] {
+      Request request = OnA(TokensRequest(std::vector<int32_t>(30, 5), 10));
+      request.session->spec_if_missing.retention = {kv::RetentionPolicy::Kind::kSlidingWindow, 2,
+                                                    20};
+      return request;
+    };
+    EXPECT_TRUE(harness.Run(turn())->finished().has_value());
+    const auto second = harness.Run(turn());
+    EXPECT_EQ(second->failed().has_value(), learned);
+    if (!learned) continue;
+    EXPECT_EQ(base::GetErrorReason(*second->failed()), ErrorReason::kContextFull);
+    EXPECT_EQ(harness.ReadSession("a").size(), 40u);
+  }
+}
+
 TEST(ContextTest, DropOldestKeepsTheInputsEnd) {
   Harness harness(SmallContext());
   harness.Run(OnA(TokensRequest(std::vector<int32_t>(20, 5), 10)));
