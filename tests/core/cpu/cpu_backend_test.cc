@@ -54,7 +54,8 @@ TEST(CpuBackendTest, F32MatchesTheDenseReference) {
   }
 }
 
-// The recipe of every family, f32 and quantised; chunks do not change a bit.
+// The recipe of every family, f32 and quantised, whole and behind a window; neither
+// chunks nor neighbours change a bit.
 TEST(CpuBackendTest, EveryFamilyMatchesTheDenseReference) {
   for (testing::FamilyRecipe recipe : testing::FamilyRecipes()) {
     SCOPED_TRACE(recipe.family);
@@ -65,6 +66,10 @@ TEST(CpuBackendTest, EveryFamilyMatchesTheDenseReference) {
     const std::vector<float> got = rig.Run(tokens, 33);
     EXPECT_TRUE(Near(got, want, 1e-4 * testing::StandardDeviation(want)));
     EXPECT_TRUE(testing::SameBits(rig.Run(tokens, 1), got));
+    const ops::AttentionMask mask = {3, 12};
+    const std::vector<double> windowed = testing::ReferenceLogits(model, tokens, mask);
+    EXPECT_TRUE(
+        Near(rig.Run(tokens, 7, mask), windowed, 1e-4 * testing::StandardDeviation(windowed)));
 
     recipe.options.weight_type = recipe.options.embedding_type = WeightType::kQ8_0;
     const RandomModel quantised(recipe.options);
@@ -77,6 +82,7 @@ TEST(CpuBackendTest, EveryFamilyMatchesTheDenseReference) {
       const std::vector<float> logits = rough.Run(tokens, 33);
       error[activations == Activations::kInt16] = testing::LargestError(logits, exact);
       EXPECT_TRUE(testing::SameBits(rough.Run(tokens, 1), logits));
+      testing::CheckNeighbours(&rough, quantised, 20, 3);
     }
     EXPECT_LT(error[0], 0.3);
     EXPECT_LT(error[1], 1e-2);
