@@ -1,6 +1,10 @@
 #include "service/model_card.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/model/architectures.h"
 #include "service/names.h"
 
 namespace tokend::service {
@@ -38,6 +42,11 @@ v1::Model DescribeModel(const model::Model& model, absl::string_view file_path,
   *out.mutable_default_sampling() = ToProto(facts.default_sampling);
   for (const auto& [key, value] : facts.attributes) (*out.mutable_attributes())[key] = value;
   (*out.mutable_attributes())["general.name"] = facts.name;
+  std::vector<absl::string_view> known;
+  for (const model::Architecture& architecture : model::Architectures()) {
+    known.push_back(architecture.name);
+  }
+  (*out.mutable_attributes())["known_architectures"] = absl::StrJoin(known, ", ");
   return out;
 }
 

@@ -52,12 +52,10 @@ def pack(build, bundle):
     # Tests look for ../shared from where they run.
     (bundle / "work").mkdir()
     (bundle / "models").mkdir()
-    for family in ("llama", "llama3", "mistral"):
-        for suffix in ("gguf", "json"):
-            file = SHARED / "tiny_models" / f"{family}.{suffix}"
-            if file.exists():
-                (bundle / "shared/tiny_models").mkdir(parents=True, exist_ok=True)
-                shutil.copy(file, bundle / "shared/tiny_models")
+    for model in (SHARED / "tiny_models").glob("*.gguf"):
+        (bundle / "shared/tiny_models").mkdir(parents=True, exist_ok=True)
+        for file in (model, model.with_suffix(".json")):
+            shutil.copy(file, bundle / "shared/tiny_models")
     if (SHARED / "tiny_models/llama.gguf").exists():
         shutil.copy(SHARED / "tiny_models/llama.gguf", bundle / "models/llama.gguf")
 
