@@ -20,6 +20,40 @@ TOKEND_DEVICE void CopyAsync16(void* shared, const void* global,
 #endif
 }
 
+// Where this thread's copies go. The compiler, left to itself, works out a shared
+// address anew before each copy.
+class CopyTarget {
+ public:
+  TOKEND_DEVICE explicit CopyTarget(unsigned char* shared) {
+#ifdef TOKEND_SIMT
+    address_ = shared;
+#else
+    address_ = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    asm volatile("" : "+r"(address_));
+#endif
+  }
+
+  // As above, `offset` bytes behind the target.
+  TOKEND_DEVICE void Copy16(int offset, const void* global,
+                            bool valid = true TOKEND_AND_CALL_SITE) const {
+#ifdef TOKEND_SIMT
+    simt::CopyAsync16(address_ + offset, global, valid, site);
+#else
+    const int bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address_ + offset),
+                 "l"(global), "r"(bytes)
+                 : "memory");
+#endif
+  }
+
+ private:
+#ifdef TOKEND_SIMT
+  unsigned char* address_;
+#else
+  unsigned address_;
+#endif
+};
+
 // Closes the calling thread's group of copies.
 TOKEND_DEVICE void CommitCopies() {
 #ifdef TOKEND_SIMT

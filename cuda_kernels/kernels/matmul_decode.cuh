@@ -35,88 +35,134 @@ TOKEND_DEVICE DecodeWork WorkOf(const SegmentPlan& plan) {
   const int end = ChunkBegin(plan.records, plan.chunks, work.chunk + 1);
   work.first_block = begin << plan.record_shift;
   work.blocks = work.group < work.groups ? (end - begin) << plan.record_shift : 0;
-  const int sets = (plan.tiles + work.groups - 1) / work.groups;
-  const int index = static_cast<int>(blockIdx.x) - plan.first_block;
-  work.set_begin = static_cast<int>(static_cast<int64_t>(sets) * index / plan.blocks);
-  work.set_end = static_cast<int>(static_cast<int64_t>(sets) * (index + 1) / plan.blocks);
+  const SetRange sets = SetsOf(plan, static_cast<int>(blockIdx.x) - plan.first_block);
+  work.set_begin = sets.begin;
+  work.set_end = sets.end;
   return work;
+}
+
+// What a slot holds of a format's tile at most, with a header; see SizeSlots.
+template <PackedFormat kFormat>
+constexpr int MostSlotBytes() {
+  constexpr PackedLayout kLayout = LayoutOf(kFormat);
+  int blocks = kMaxSlotBlocks;
+  while (blocks > 1 && blocks * kLayout.block_bytes > kSlotWeightBytes) blocks /= 2;
+  return kLayout.header_bytes + blocks * kLayout.block_bytes;
 }
 
 // One warp's ring: what comes next, and where it goes. A chunk of a tile is one run of
 // bytes, which a pointer goes through; copies are few instructions, as they stand between
-// products.
+// products. A slot is named by its offset in bytes.
 template <int kRowTiles, bool kPair>
 class DecodeRing {
  public:
   TOKEND_DEVICE DecodeRing(const MatmulParams& params, int segment, const DecodeWork& work)
-      : params_(params), plan_(params.plans[segment]), segment_(segment), work_(work) {
-    ring_ = SharedArray<unsigned char>(params.ring_at + Warp() * params.stages * params.slot_bytes,
-                                       params.stages * params.slot_bytes);
+      : params_(params),
+        plan_(params.plans[segment]),
+        segment_(segment),
+        work_(work),
+        ring_(
+            SharedArray<unsigned char>(params.ring_at + Warp() * params.stages * params.slot_bytes,
+                                       params.stages * params.slot_bytes)),
+        target_(ring_ + Lane() * kCopyBytes) {
     Rewind();
   }
 
-  TOKEND_DEVICE unsigned char* Slot(int stage) const { return ring_ + stage * params_.slot_bytes; }
+  TOKEND_DEVICE const unsigned char* Slot(int at) const { return ring_ + at; }
+  // Of the slot before, in the ring.
+  TOKEND_DEVICE int Before(int at) const {
+    return (at == 0 ? params_.stages * params_.slot_bytes : at) - params_.slot_bytes;
+  }
   // Blocks of the slot that begins at `block` of the chunk.
   TOKEND_DEVICE int Count(int block) const { return min(plan_.slot_blocks, work_.blocks - block); }
 
-  // Copies what comes next into `stage`.
-  TOKEND_DEVICE void CopyWeights(int stage) const {
+  // What comes next, weights or rows, into a slot; then Advance.
+  TOKEND_DEVICE void CopyWeights(int at) const {
     if (AtEnd()) return;
-    const bool headed = Headed();
-    const int bytes = Bytes();
-    unsigned char* to = Slot(stage) + (headed ? 0 : plan_.header_bytes) + Lane() * kCopyBytes;
-#pragma unroll
-    for (int i = 0; i < kMaxSlotWeightBytes; i += kWarpLanes * kCopyBytes) {
-      if (i + Lane() * kCopyBytes < bytes) CopyAsync16(to + i, from_ + i);
-    }
+    const int header = Header();
+    CopyRun<kMaxSlotWeightBytes>(at + plan_.header_bytes - header,
+                                 Count(block_) * plan_.block_bytes + header);
   }
-  // Rows of the same k, as [block][plane][rows][32]; what lies beyond cols is zero.
-  TOKEND_DEVICE void CopyRows(int stage) const {
-    const Matmul& matmul = params_.matmul;
-    if (matmul.input.residual != nullptr || AtEnd()) return;
-    constexpr int kPlanes = kPair ? 2 : 1;
-    // Eight row-blocks at a time, of up to eight rows each.
-    const HalfRows& half = matmul.input.half;
-    const int shift = min(params_.row_shift, 3);
-    const int row = Lane() / kCopyUnits & ((1 << shift) - 1);
-    const int column = Lane() % kCopyUnits * 8;
-    const int64_t offset = row * half.stride + column;
-    unsigned char* to = Slot(stage) + params_.slot_rows_at + Lane() % kCopyUnits * kCopyBytes;
-    const int end = Count(block_) * kPlanes;
-    for (int pb = Lane() / kCopyUnits >> shift; pb < end; pb += 8 >> shift) {
-      const int first = (work_.first_block + block_ + pb / kPlanes) * kBlockCols;
-      const __half* from = (pb % kPlanes == 0 ? half.hi : half.lo) + offset + first;
-      const bool valid = first + column < matmul.segments[0].matrix.cols;
-#pragma unroll
-      for (int n = 0; n < kRowTiles; ++n) {
-        if (n * 8 + row >= matmul.rows) continue;
-        CopyAsync16(to + (pb * matmul.rows + n * 8 + row) * kRowBlockBytes,
-                    from + n * 8 * half.stride, valid);
-      }
-    }
+  TOKEND_DEVICE void CopyRows(int at) const {
+    if (params_.matmul.input.residual == nullptr && !AtEnd()) CopyRowBlocks(at, Count(block_));
   }
   TOKEND_DEVICE void Advance() {
     if (AtEnd()) return;
-    from_ += Bytes();
-    block_ += Count(block_);
-    if (block_ == work_.blocks) BeginSet(set_ + 1);
+    const int count = Count(block_);
+    Pass(count, count * plan_.block_bytes + Header());
   }
-  TOKEND_DEVICE void Rewind() { BeginSet(work_.set_begin); }
+  // All three. Rows of a norm are not copied.
+  template <PackedFormat kFormat, bool kNormed>
+  TOKEND_DEVICE void Refill(int at) {
+    constexpr PackedLayout kLayout = LayoutOf(kFormat);
+    if (AtEnd()) return;
+    const int count = Count(block_);
+    const int header = block_ % kLayout.record_blocks == 0 ? kLayout.header_bytes : 0;
+    const int bytes = count * kLayout.block_bytes + header;
+    CopyRun<MostSlotBytes<kFormat>()>(at + kLayout.header_bytes - header, bytes);
+    if constexpr (!kNormed) CopyRowBlocks(at, count);
+    Pass(count, bytes);
+  }
+  TOKEND_DEVICE void Rewind() { BeginSet(work_.blocks > 0 ? work_.set_begin : work_.set_end); }
 
  private:
-  TOKEND_DEVICE bool AtEnd() const { return set_ >= work_.set_end || work_.blocks == 0; }
-  // A record begins here, with its header.
-  TOKEND_DEVICE bool Headed() const { return WithinRecord(plan_, block_) == 0; }
-  TOKEND_DEVICE int Bytes() const {
-    return Count(block_) * plan_.block_bytes + (Headed() ? plan_.header_bytes : 0);
+  TOKEND_DEVICE bool AtEnd() const { return set_ >= work_.set_end; }
+  // Bytes of the record's header, if the record begins here.
+  TOKEND_DEVICE int Header() const {
+    return WithinRecord(plan_, block_) == 0 ? plan_.header_bytes : 0;
+  }
+  template <int kMost>
+  TOKEND_DEVICE void CopyRun(int at, int bytes) const {
+    const int own = bytes - Lane() * kCopyBytes;
+    const unsigned char* from =
+        params_.matmul.segments[segment_].matrix.data + static_cast<int64_t>(from_) * kCopyBytes;
+#pragma unroll
+    for (int i = 0; i < kMost; i += kWarpLanes * kCopyBytes) {
+      if (i < own) target_.Copy16(at + i, from + i);
+    }
+  }
+  // Rows of the same k, as [block][plane][rows][32]; what lies beyond cols is zero. Eight
+  // row-blocks at a time, of up to eight rows each.
+  TOKEND_DEVICE void CopyRowBlocks(int at, int count) const {
+    constexpr int kPlanes = kPair ? 2 : 1;
+    const Matmul& matmul = params_.matmul;
+    const HalfRows& half = matmul.input.half;
+    const int shift = min(params_.row_shift, 3);
+    const int cols = matmul.segments[0].matrix.cols;
+    const int row = Lane() / kCopyUnits & ((1 << shift) - 1);
+    // From the lane's first bytes in the ring to where its first row goes.
+    at +=
+        params_.slot_rows_at + row * kRowBlockBytes - Lane() / kCopyUnits * kCopyUnits * kCopyBytes;
+    const int block_bytes = kPlanes * matmul.rows * kRowBlockBytes;
+    for (int b = Lane() / kCopyUnits >> shift; b < count; b += 8 >> shift) {
+      const int column = (work_.first_block + block_ + b) * kBlockCols + Lane() % kCopyUnits * 8;
+      const bool valid = column < cols;
+      const int to = at + b * block_bytes;
+#pragma unroll
+      for (int p = 0; p < kPlanes; ++p) {
+        const __half* from = (p == 0 ? half.hi : half.lo) + row * half.stride + column;
+#pragma unroll
+        for (int n = 0; n < kRowTiles; ++n) {
+          if (n * 8 + row >= matmul.rows) continue;
+          target_.Copy16(to + (p * matmul.rows + n * 8) * kRowBlockBytes,
+                         from + n * 8 * half.stride, valid);
+        }
+      }
+    }
+  }
+  TOKEND_DEVICE void Pass(int count, int bytes) {
+    from_ += bytes / kCopyBytes;
+    block_ += count;
+    if (block_ == work_.blocks) BeginSet(set_ + 1);
   }
   // A tile beyond the last one is that one again, and not used.
   TOKEND_DEVICE void BeginSet(int set) {
     set_ = set;
     block_ = 0;
     const int tile = min(set * work_.groups + work_.group, plan_.tiles - 1);
-    from_ = params_.matmul.segments[segment_].matrix.data + tile * plan_.tile_bytes +
-            RecordOffset(plan_, work_.first_block) + Lane() * kCopyBytes;
+    from_ = static_cast<int>((tile * plan_.tile_bytes + RecordOffset(plan_, work_.first_block)) /
+                             kCopyBytes) +
+            Lane();
   }
 
   const MatmulParams& params_;
@@ -124,7 +170,8 @@ class DecodeRing {
   int segment_;
   const DecodeWork& work_;
   unsigned char* ring_;
-  const unsigned char* from_;
+  CopyTarget target_;  // this lane's first 16 bytes of the ring
+  int from_;
   int set_;
   int block_;  // of the chunk
 };
@@ -218,38 +265,52 @@ TOKEND_DEVICE void FinishSet(const Matmul& matmul, const MatmulSegment& segment,
   }
 }
 
+// Adds a chunk of one tile from `at` on in the ring, and leaves `at` behind it. kNormed:
+// the rows are the prologue's.
+template <PackedFormat kFormat, int kRowTiles, bool kPair, bool kNormed>
+TOKEND_DEVICE void AddChunk(const MatmulParams& params, const DecodeWork& work, int slot_blocks,
+                            DecodeRing<kRowTiles, kPair>& ring, int& at,
+                            DecodeSums<kRowTiles>& sums) {
+  const int block_bytes = (kPair ? 2 : 1) * params.matmul.rows * kRowBlockBytes;
+  for (int block = 0; block < work.blocks; block += slot_blocks) {
+    WaitForRing(params.stages);
+    __syncwarp();
+    // The slot before is read: it takes what comes next.
+    ring.template Refill<kFormat, kNormed>(ring.Before(at));
+    CommitCopies();
+    const unsigned char* slot = ring.Slot(at);
+    const int count = ring.Count(block);
+    const unsigned char* rows = slot + params.slot_rows_at;
+    if constexpr (kNormed) {
+      rows = SharedArray<unsigned char>(params.normed_at + (work.first_block + block) * block_bytes,
+                                        count * block_bytes);
+    }
+    AddSlot<kFormat, kRowTiles, kPair>(params, slot, rows, block, count, sums);
+    at += params.slot_bytes;
+    if (at == params.stages * params.slot_bytes) at = 0;
+  }
+}
+
 template <int kRowTiles, bool kPair>
 TOKEND_DEVICE void MultiplySets(const MatmulParams& params, int segment, const DecodeWork& work,
-                                DecodeRing<kRowTiles, kPair>& ring, const unsigned char* normed) {
+                                DecodeRing<kRowTiles, kPair>& ring) {
   const Matmul& matmul = params.matmul;
   const SegmentPlan& plan = params.plans[segment];
   const PackedFormat format = matmul.segments[segment].matrix.format;
   const int set_outputs = work.groups * kTileOutputs;
-  const int normed_block_bytes = (kPair ? 2 : 1) * matmul.rows * kRowBlockBytes;
   DecodeSums<kRowTiles> chunk;
-  int stage = 0;
+  int at = 0;
   for (int set = work.set_begin; set < work.set_end; ++set) {
     chunk = {};
-    for (int block = 0; block < work.blocks; block += plan.slot_blocks) {
-      WaitForRing(params.stages);
-      __syncwarp();
-      // The slot before is read: it takes what comes next.
-      const int refill = stage == 0 ? params.stages - 1 : stage - 1;
-      ring.CopyWeights(refill);
-      ring.CopyRows(refill);
-      CommitCopies();
-      ring.Advance();
-      const unsigned char* slot = ring.Slot(stage);
-      const unsigned char* rows = matmul.input.residual != nullptr
-                                      ? normed + (work.first_block + block) * normed_block_bytes
-                                      : slot + params.slot_rows_at;
-      const int count = ring.Count(block);
-      ForFormat<kPair>(format, [&](auto constant) {
-        AddSlot<decltype(constant)::value, kRowTiles, kPair>(params, slot, rows, block, count,
-                                                             chunk);
-      });
-      stage = stage + 1 == params.stages ? 0 : stage + 1;
-    }
+    ForFormat<kPair>(format, [&](auto constant) {
+      constexpr PackedFormat kFormat = decltype(constant)::value;
+      if constexpr (kRowTiles == 1) {
+        if (matmul.input.residual != nullptr) {
+          return AddChunk<kFormat, 1, kPair, true>(params, work, plan.slot_blocks, ring, at, chunk);
+        }
+      }
+      AddChunk<kFormat, kRowTiles, kPair, false>(params, work, plan.slot_blocks, ring, at, chunk);
+    });
     // Two buffers: all have left one before anybody fills it again.
     float* sums = SharedArray<float>(params.partial_at + set % 2 * params.partial_bytes,
                                      params.partial_bytes / static_cast<int>(sizeof(float)));
@@ -290,26 +351,25 @@ __global__ void __launch_bounds__(kDecodeThreads,
   DecodeRing<kRowTiles, kPair> ring(params, segment, work);
   AllowNextKernel();
   for (int stage = 0; stage + 1 < params.stages; ++stage) {
-    ring.CopyWeights(stage);
+    ring.CopyWeights(stage * params.slot_bytes);
     CommitCopies();
     ring.Advance();
   }
   WaitForPreviousKernel();
-  unsigned char* normed = nullptr;
   if (matmul.input.residual != nullptr) {
-    normed =
+    unsigned char* const normed =
         SharedArray<unsigned char>(params.normed_at, ColumnBlocks(matrix.cols) * (kPair ? 2 : 1) *
                                                          matmul.rows * kRowBlockBytes);
     NormPrologue<kPair>(matmul, matrix.cols, normed, SharedArray<float>(0, 4 * kMatmulWarps));
   } else {
     ring.Rewind();
     for (int stage = 0; stage + 1 < params.stages; ++stage) {
-      ring.CopyRows(stage);
+      ring.CopyRows(stage * params.slot_bytes);
       CommitCopies();
       ring.Advance();
     }
   }
-  MultiplySets<kRowTiles, kPair>(params, segment, work, ring, normed);
+  MultiplySets<kRowTiles, kPair>(params, segment, work, ring);
 }
 
 template <int kRowTiles, bool kPair>

@@ -15,6 +15,9 @@ inline constexpr int kMatmulWarps = 8;  // of a block
 struct SegmentPlan {
   int first_block = 0;  // of the grid's x (decode) or y (wide)
   int blocks = 0;
+  int large_blocks = 0;  // of them, the first: these take large_sets, the others small_sets
+  int large_sets = 0;    // decode alone
+  int small_sets = 0;
   int tiles = 0;
   int records = 0;  // of a tile
   int chunks = 0;
@@ -40,6 +43,23 @@ struct MatmulParams {
   int row_shift = 0;  // rows of a slot, rounded up to a power of two, as a shift
 };
 
+struct SetRange {
+  int begin = 0;
+  int end = 0;
+};
+
+// What the segment's block `index` finishes, of a decode kernel.
+constexpr SetRange SetsOf(const SegmentPlan& plan, int index) {
+  const int set_tiles = kMatmulWarps / plan.chunks;
+  const int sets = (plan.tiles + set_tiles - 1) / set_tiles;
+  const int large = index < plan.large_blocks ? index : plan.large_blocks;
+  SetRange range;
+  range.begin = large * plan.large_sets + (index - large) * plan.small_sets;
+  range.end = range.begin + (index < plan.large_blocks ? plan.large_sets : plan.small_sets);
+  if (range.end > sets) range.end = sets;
+  return range;
+}
+
 struct MatmulLaunch {
   MatmulParams params;
   unsigned grid_x = 1;
@@ -57,6 +77,7 @@ absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int resident
 inline constexpr int kSlotWeightBytes = 2400;
 // With a header.
 inline constexpr int kMaxSlotWeightBytes = 2560;
+inline constexpr int kMaxSlotBlocks = 8;
 
 // For a wide kernel whose blocks take `block_tiles` tiles and `block_rows` rows, with
 // `total_bytes` at the start of shared memory for totals.

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kRowBytes = kBlockCols * 2;
 constexpr int kMaxStages = 4;
-constexpr int kMaxSlotBlocks = 8;
 constexpr int kNormSumBytes = 4 * kMatmulWarps * static_cast<int>(sizeof(float));
 // Of weights, wanted beside the slot in use: with 16 warps what an H200 needs, 30 KB.
 // Beyond it large slots are worth more than many: one costs instructions as four blocks do.
@@ -100,31 +99,43 @@ bool SizeRing(int rows, int under_way, int64_t shared_bytes, MatmulLaunch& launc
   return false;
 }
 
-// Deals sets to blocks so that all blocks run at once and none has more than its share.
-void DealSets(int slots, MatmulLaunch& launch) {
+int SetCount(const SegmentPlan& plan) {
+  const int set_tiles = kMatmulWarps / plan.chunks;
+  return (plan.tiles + set_tiles - 1) / set_tiles;
+}
+
+// Deals sets so that no multiprocessor has more than `each`, if it takes every
+// `multiprocessors`-th block: its first block `each` divided by `resident`, rounded up,
+// a second one what is left. False if not all blocks would run at once.
+bool DealSets(int multiprocessors, int resident, int each, MatmulLaunch& launch) {
   MatmulParams& params = launch.params;
-  int sets[kMaxMatmulSegments] = {};
+  const int large = (each + resident - 1) / resident;
+  const int small = resident == 1 ? large : each - large;
+  int blocks = 0;
+  for (int s = 0; s < params.matmul.segment_count; ++s) {
+    SegmentPlan& plan = params.plans[s];
+    int left = SetCount(plan);
+    plan.first_block = blocks;
+    plan.large_sets = large;
+    plan.small_sets = small;
+    plan.large_blocks = std::min(std::max(0, multiprocessors - blocks), (left + large - 1) / large);
+    left -= std::min(left, plan.large_blocks * large);
+    if (left > 0 && small == 0) return false;
+    plan.blocks = plan.large_blocks + (left > 0 ? (left + small - 1) / small : 0);
+    blocks += plan.blocks;
+  }
+  launch.grid_x = static_cast<unsigned>(blocks);
+  return blocks <= std::max(multiprocessors * resident, params.matmul.segment_count);
+}
+
+// With the fewest sets for a multiprocessor.
+void DealSets(int multiprocessors, int resident, MatmulLaunch& launch) {
   int total = 0;
-  for (int s = 0; s < params.matmul.segment_count; ++s) {
-    const int set_tiles = kMatmulWarps / params.plans[s].chunks;
-    sets[s] = (params.plans[s].tiles + set_tiles - 1) / set_tiles;
-    total += sets[s];
+  for (int s = 0; s < launch.params.matmul.segment_count; ++s) {
+    total += SetCount(launch.params.plans[s]);
   }
-  int each = std::max(1, total / slots);
-  const auto blocks_of = [&each](int count) { return (count + each - 1) / each; };
-  while (true) {
-    int blocks = 0;
-    for (int s = 0; s < params.matmul.segment_count; ++s) blocks += blocks_of(sets[s]);
-    if (blocks <= std::max(slots, params.matmul.segment_count)) break;
-    ++each;
-  }
-  int first = 0;
-  for (int s = 0; s < params.matmul.segment_count; ++s) {
-    params.plans[s].first_block = first;
-    params.plans[s].blocks = blocks_of(sets[s]);
-    first += params.plans[s].blocks;
-  }
-  launch.grid_x = static_cast<unsigned>(first);
+  int each = std::max(1, (total + multiprocessors - 1) / multiprocessors);
+  while (!DealSets(multiprocessors, resident, each, launch)) ++each;
 }
 
 }  // namespace
@@ -152,7 +163,7 @@ absl::StatusOr<MatmulLaunch> PlanMatmulDecode(const Matmul& matmul, int resident
     for (const int under_way : {kWarpBytesUnderWay, kWarpBytesUnderWay / 2, 0}) {
       if (under_way == 0 && &share != &shares.back()) continue;
       if (!SizeRing(slot_rows, under_way, share.bytes, launch)) continue;
-      DealSets(device.multiprocessors * share.blocks, launch);
+      DealSets(device.multiprocessors, share.blocks, launch);
       return launch;
     }
   }

@@ -1,4 +1,8 @@
 // How the matmul is cut, for devices of several sizes.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "cuda_kernels/kernels/matmul_launch.h"
 #include "gtest/gtest.h"
 
@@ -60,6 +64,56 @@ TEST(MatmulPlanTest, FitsEveryDevice) {
           CheckPlan(*launch, device);
         }
       }
+    }
+  }
+}
+
+// Every set is in one block, in order, and no multiprocessor has more than it must, but
+// for what the ends of matrices cost.
+void CheckDeal(const MatmulLaunch& launch, const std::vector<int>& outputs, int multiprocessors) {
+  std::vector<int> load(static_cast<size_t>(multiprocessors));
+  int blocks = 0;
+  int total = 0;
+  for (size_t s = 0; s < outputs.size(); ++s) {
+    const SegmentPlan& plan = launch.params.plans[s];
+    EXPECT_EQ(plan.first_block, blocks);
+    int next = 0;
+    for (int block = 0; block < plan.blocks; ++block, ++blocks) {
+      const SetRange sets = SetsOf(plan, block);
+      EXPECT_EQ(sets.begin, next);
+      EXPECT_GT(sets.end, sets.begin);
+      next = sets.end;
+      load[static_cast<size_t>(blocks % multiprocessors)] += sets.end - sets.begin;
+    }
+    EXPECT_EQ(next, (outputs[s] + 15) / 16);
+    total += next;
+  }
+  EXPECT_EQ(static_cast<unsigned>(blocks), launch.grid_x);
+  EXPECT_LE(*std::max_element(load.begin(), load.end()),
+            (total + multiprocessors - 1) / multiprocessors + static_cast<int>(outputs.size()));
+}
+
+TEST(MatmulPlanTest, DealsSetsEvenly) {
+  const std::vector<int> shapes[] = {{4096, 1024, 1024},
+                                     {3072, 3072, 3072},
+                                     {576, 192, 192},
+                                     {16, 16, 16},
+                                     {14336},
+                                     {128256},
+                                     {40}};
+  for (const auto& [multiprocessors, dependent] :
+       {std::pair(132, true), std::pair(16, false), std::pair(1, true)}) {
+    for (const std::vector<int>& outputs : shapes) {
+      Matmul matmul = MatmulOf(PackedFormat::kQ4_0, 1, 0, 4096);
+      matmul.segment_count = static_cast<int>(outputs.size());
+      for (size_t s = 0; s < outputs.size(); ++s) {
+        matmul.segments[s].matrix = matmul.segments[0].matrix;
+        matmul.segments[s].matrix.outputs = outputs[s];
+      }
+      SCOPED_TRACE(::testing::Message() << multiprocessors << " multiprocessors, " << outputs[0]);
+      const auto launch = PlanMatmulDecode(matmul, 4, Device(multiprocessors, 228, dependent));
+      ASSERT_TRUE(launch.ok()) << launch.status();
+      CheckDeal(*launch, outputs, multiprocessors);
     }
   }
 }

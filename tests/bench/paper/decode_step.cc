@@ -1,7 +1,9 @@
 #include "tests/bench/paper/decode_step.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -17,12 +19,15 @@ using cuda::PackedFormat;
 
 constexpr int kWarpLanes = 32;
 constexpr double kMmaFlops = 2 * 16 * 8 * 16;
-// Beside the products of a ring's slot: its wait, what comes next, the format's switch;
-// where rows are no norm's, their copy; and one copy of 16 bytes a lane. Counted in the
-// object code of sm_90.
-constexpr double kSlotInstructions = 110;
-constexpr double kRowsInstructions = 55;
-constexpr double kCopyInstructions = 15;
+// Beside the products of a ring's slot: its wait and what comes next; each copy of 16
+// bytes a lane; where rows are no norm's, their copies, by turns of up to eight blocks
+// of a row. Beside its slots, a chunk of a tile: the ring's next tile, the format's
+// switch, sums and barrier. Counted in the object code of sm_90.
+constexpr double kSlotInstructions = 60;
+constexpr double kCopyInstructions = 3;
+constexpr double kRowsInstructions = 20;
+constexpr double kRowsTurnInstructions = 25;
+constexpr double kChunkInstructions = 130;
 // Of a norm in a matmul's prologue, for each value of a lane: squares, then the product.
 constexpr double kNormInstructions = 14;
 
@@ -59,13 +64,42 @@ Params ParamsOf(const simt::LaunchRecord& record) {
   return params;
 }
 
-absl::Status FillMatmul(const MatmulParams& params, const CodeFacts& facts, PaperLaunch* out) {
+// Beside products, of one slot.
+double SlotInstructions(const cuda::Matmul& matmul, const cuda::SegmentPlan& plan) {
+  const double instructions =
+      kSlotInstructions + std::ceil(plan.tile_slot_bytes / (16.0 * kWarpLanes)) * kCopyInstructions;
+  if (matmul.input.residual != nullptr) return instructions;
+  const int row_tiles = (matmul.rows + 7) / 8;
+  const double turns = std::ceil(plan.slot_blocks * std::min(matmul.rows, 8) / 8.0);
+  return instructions + kRowsInstructions +
+         turns * (kRowsTurnInstructions + (row_tiles - 1) * kCopyInstructions);
+}
+
+// The mean of all multiprocessors' work over the most of one, which takes every
+// `multiprocessors`-th block.
+double Evenness(const MatmulParams& params, int multiprocessors) {
+  std::vector<double> load(static_cast<size_t>(multiprocessors));
+  double total = 0;
+  for (int s = 0; s < params.matmul.segment_count; ++s) {
+    const cuda::SegmentPlan& plan = params.plans[s];
+    for (int block = 0; block < plan.blocks; ++block) {
+      const cuda::SetRange sets = cuda::SetsOf(plan, block);
+      const double bytes = static_cast<double>(plan.tile_bytes) * (sets.end - sets.begin);
+      load[static_cast<size_t>((plan.first_block + block) % multiprocessors)] += bytes;
+      total += bytes;
+    }
+  }
+  return total / (multiprocessors * *std::max_element(load.begin(), load.end()));
+}
+
+absl::Status FillMatmul(const MatmulParams& params, const Target& target, const CodeFacts& facts,
+                        PaperLaunch* out) {
   const cuda::Matmul& matmul = params.matmul;
   const int row_tiles = (matmul.rows + 7) / 8;
   // Beside the products, unpacking is done once for all rows.
   constexpr double kOfRows = 0.25;
   const double widened = 1 + kOfRows * (row_tiles - 1);
-  double slots = 0;
+  double beside = 0;
   for (int s = 0; s < matmul.segment_count; ++s) {
     const cuda::PackedMatrix& matrix = matmul.segments[s].matrix;
     const cuda::SegmentPlan& plan = params.plans[s];
@@ -77,20 +111,19 @@ absl::Status FillMatmul(const MatmulParams& params, const CodeFacts& facts, Pape
     out->instructions += blocks * cost.instructions * widened;
     out->integer_instructions += blocks * cost.integer_instructions;
     out->mma_flops += blocks * 2 * kMmaFlops * row_tiles;
-    slots += blocks / plan.slot_blocks;
+    beside += blocks / plan.slot_blocks * SlotInstructions(matmul, plan) +
+              static_cast<double>(plan.tiles) * plan.chunks * kChunkInstructions;
     const double own_slots =
         static_cast<double>(plan.records) / plan.chunks * layout.record_blocks / plan.slot_blocks;
     const double issued =
         std::min<double>(params.stages - 1, own_slots) * plan.tile_slot_bytes * cuda::kMatmulWarps;
     out->issued_bytes = std::max(out->issued_bytes, issued);
   }
-  const bool normed = matmul.input.residual != nullptr;
-  const double beside = slots * (kSlotInstructions + (normed ? 0 : kRowsInstructions * row_tiles)) +
-                        out->bytes / (16 * kWarpLanes) * kCopyInstructions;
   out->instructions += beside;
   out->integer_instructions += beside / 2;
+  out->evenness = Evenness(params, target.multiprocessors);
   out->round_trips = 2;  // rows, then what the epilogue adds to
-  if (normed) {
+  if (matmul.input.residual != nullptr) {
     const double values = static_cast<double>(matmul.segments[0].matrix.cols) * matmul.rows;
     out->instructions += values / kWarpLanes * kNormInstructions * static_cast<double>(out->grid);
     out->round_trips = 3;  // the norm's weights, too
@@ -137,7 +170,7 @@ absl::StatusOr<PaperLaunch> LaunchOf(const simt::LaunchRecord& record, const ops
   TOKEND_ASSIGN_OR_RETURN(launch.registers,
                           facts.Registers(record.kernel, 10 * target.major + target.minor));
   if (record.name == "MatmulDecode") {
-    TOKEND_RETURN_IF_ERROR(FillMatmul(ParamsOf<MatmulParams>(record), facts, &launch));
+    TOKEND_RETURN_IF_ERROR(FillMatmul(ParamsOf<MatmulParams>(record), target, facts, &launch));
   } else if (record.name == "DecodeAttention") {
     FillAttention(plan, step, &launch);
     launch.issued_bytes = AttentionBytesInFlight(plan, launch.shared_bytes);

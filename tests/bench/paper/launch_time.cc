@@ -60,6 +60,7 @@ PaperTime TimeOf(const PaperLaunch& launch, const Target& target) {
   time.inflight = resident * launch.issued_bytes;
   const double slots = parts * resident;
   time.wave = grid / (std::ceil(grid / slots) * slots);
+  if (launch.evenness > 0 && grid <= slots) time.wave = launch.evenness;
   time.boundary =
       launch.dependent && target.dependent_launch ? DependentBoundary(target) : target.boundary;
   const struct {

@@ -22,6 +22,9 @@ struct PaperLaunch {
   double instructions = 0;
   double integer_instructions = 0;
   double mma_flops = 0;
+  // Where blocks have unequal work: the mean of the multiprocessors' over the most of one.
+  // 0: blocks are alike.
+  double evenness = 0;
   // Loads through L2 that wait for each other, from the dependency wait to the last.
   double round_trips = 0;
 };
@@ -38,7 +41,8 @@ struct PaperTime {
 
 // needed = bandwidth x latency / multiprocessors; with resident = min(blocks, ceil(grid /
 // multiprocessors)), inflight = resident x issued_bytes and wave = grid / (ceil(grid /
-// slots) x slots), slots = multiprocessors x resident. seconds is the most of
+// slots) x slots), slots = multiprocessors x resident; evenness where that is known and all
+// blocks run at once. seconds is the most of
 //   bytes / (bandwidth x wave x min(1, inflight / needed)),
 //   instructions / (multiprocessors x 4 x clock x 0.7),
 //   integer_instructions / (multiprocessors x 2 x clock x 0.7), mma_flops at its rate, and

@@ -51,6 +51,15 @@ TEST(LaunchTimeTest, EachLimitBinds) {
   EXPECT_TRUE(std::isinf(TimeOf(launch, H200()).seconds));
 }
 
+TEST(LaunchTimeTest, UnevenBlocksFillWhatTheyFill) {
+  PaperLaunch launch = PlainLaunch();
+  launch.evenness = 0.8;
+  EXPECT_NEAR(TimeOf(launch, H200()).seconds, 12.5e-6, 1e-9);
+  launch.grid = 265;  // not at once with two of them on a multiprocessor
+  launch.shared_bytes = 100 << 10;
+  EXPECT_NEAR(TimeOf(launch, H200()).wave, 265.0 / (4 * 132), 1e-9);
+}
+
 TEST(LaunchTimeTest, DependentLaunchHidesTheFirstLatency) {
   PaperLaunch launch = PlainLaunch();
   launch.dependent = true;
