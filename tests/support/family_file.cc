@@ -40,7 +40,8 @@ double LongFactor(size_t pair) { return 1 + 0.25 * static_cast<double>(pair); }
 FamilyFile::FamilyFile(const FamilyRecipe& recipe, const FamilyShape& shape)
     : recipe_{recipe.family, Options(recipe, shape)},
       model_(std::make_unique<RandomModel>(recipe_.options)),
-      plan_(model_->plan()) {
+      plan_(model_->plan()),
+      global_period_(shape.global_period) {
   Adapt(shape);
 }
 
@@ -62,9 +63,11 @@ void FamilyFile::Adapt(const FamilyShape& shape) {
   if (family == "granite") plan_.attention_scale = 0.3f;
   for (size_t i = 0; i < plan_.layers.size(); ++i) {
     ops::LayerPlan& layer = plan_.layers[i];
-    if (family == "phi3" || (family == "gemma2" && i % 2 == 0) ||
-        (family == "gemma3" && i % 2 == 1)) {
-      layer.local_tokens = kWindow;
+    if (family == "phi3" || (family == "gemma2" && i % 2 == 0)) layer.local_tokens = kWindow;
+    if (family == "gemma3") {
+      const bool local = global_period_ > 0 ? (i + 1) % global_period_ != 0 : i % 2 == 1;
+      layer.local_tokens = local ? kWindow : 0;
+      layer.rope = local ? 1 : 0;
     }
     if (IsIn(family, {"gpt2", "starcoder2", "gptneox", "phi2"})) continue;
     layer.attention_output.bias = layer.gate.bias = layer.up.bias = layer.down.bias = nullptr;
@@ -99,7 +102,9 @@ void FamilyFile::AddScaleKeys(GgufWriter* writer) const {
   if (IsIn(recipe_.family, {"phi3", "gemma2", "gemma3"})) {
     writer->U32(Key("attention.sliding_window"), kWindow);
   }
-  if (recipe_.family == "gemma3") {
+  if (recipe_.family == "gemma3" && global_period_ > 0) {
+    writer->U32(Key("attention.sliding_window_pattern"), static_cast<uint32_t>(global_period_));
+  } else if (recipe_.family == "gemma3") {
     std::string local;
     for (const ops::LayerPlan& layer : plan_.layers) local.push_back(layer.local_tokens > 0);
     writer->Raw(Key("attention.sliding_window_pattern"),

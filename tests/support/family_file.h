@@ -22,6 +22,9 @@ struct FamilyShape {
   float epsilon = 1e-5f;
   bool tied = true;   // where the family allows it
   bool fused = true;  // where its recipe says so
+  // Of gemma3: each so manieth layer is global, and the file says the period; 0: every
+  // other one is local, and the file says it of each.
+  size_t global_period = 0;
 };
 
 // A random model of a family, as its files hold it, and the plan that such a file means:
@@ -52,6 +55,7 @@ class FamilyFile {
   std::unique_ptr<const RandomModel> model_;
   ops::ModelPlan plan_;
   std::vector<float> rope_bases_;
+  const size_t global_period_;
   std::vector<std::string> tensors_;  // as of the latest Build
   std::string left_out_;
 };

@@ -74,7 +74,8 @@ TEST_P(FamilyFilesTest, MeanWhatTheRecipeSays) {
        .head_dim = 18,
        .rope_base = 500,
        .epsilon = 2e-3f,
-       .fused = false},
+       .fused = false,
+       .global_period = 2},
       {.heads = 1, .kv_heads = 1, .head_dim = 16, .epsilon = 1e-3f, .tied = false, .fused = false},
   };
   std::vector<int32_t> tokens(40);

@@ -32,6 +32,8 @@ struct Recipe {
   uint32_t context = 128;
   std::string scaling;
   float scaling_factor = 0;
+  uint32_t original_context = 0;
+  uint32_t blocks = 1;
   uint32_t experts = 0;
   std::string left_out;   // tensor
   std::string misshaped;  // tensor with one row too many
@@ -74,7 +76,7 @@ void AddTensors(const Recipe& recipe, testing::GgufWriter* writer) {
 std::string Write(const Recipe& recipe) {
   testing::GgufWriter writer;
   writer.String("general.architecture", recipe.architecture)
-      .U32("llama.block_count", 1)
+      .U32("llama.block_count", recipe.blocks)
       .U32("llama.context_length", recipe.context)
       .U32("llama.embedding_length", 32)
       .U32("llama.feed_forward_length", 64)
@@ -86,6 +88,9 @@ std::string Write(const Recipe& recipe) {
   if (!recipe.scaling.empty()) {
     writer.String("llama.rope.scaling.type", recipe.scaling)
         .F32("llama.rope.scaling.factor", recipe.scaling_factor);
+  }
+  if (recipe.original_context > 0) {
+    writer.U32("llama.rope.scaling.original_context_length", recipe.original_context);
   }
   if (recipe.experts > 0) writer.U32("llama.expert_count", recipe.experts);
   if (recipe.sampling_temperature >= 0) {
@@ -150,6 +155,22 @@ TEST(ModelLoadTest, RopeScaling) {
   }
 }
 
+// By hand: 8 dimensions of base 10000 turn 32 times and once in 4096 tokens at 1.31 and at
+// 2.81, so the ramp goes from pair 1 to pair 3.
+TEST(ModelLoadTest, YarnRamps) {
+  const Loaded plain = Load({});
+  const Loaded yarn = Load({.scaling = "yarn", .scaling_factor = 4, .original_context = 4096});
+  ASSERT_TRUE(yarn.model.ok()) << yarn.model.status();
+  const auto& base = (*plain.model)->plan().ropes[0].inverse_frequencies;
+  const ops::Rope& rope = (*yarn.model)->plan().ropes[0];
+  const double kept[] = {1, 1, 0.625, 0.25};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_DOUBLE_EQ(rope.inverse_frequencies[i], base[i] * kept[i]) << i;
+  }
+  EXPECT_DOUBLE_EQ(rope.magnitude, 1.1386294361119891);  // 1 + 0.1 ln 4
+  EXPECT_EQ((*yarn.model)->facts().attributes.at("rope_scaling"), "yarn, 4");
+}
+
 TEST(ModelLoadTest, ContextMayBeCutButNotStretched) {
   EXPECT_EQ((*Load({}, {.context_tokens = 64}).model)->plan().context_tokens, 64);
   const auto status = Load({}, {.context_tokens = 129}).model.status();
@@ -185,6 +206,9 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"epsilon", {.epsilon = 0}, "layer_norm_rms_epsilon"},
         Fault{"context", {.context = 0}, "context_length"},
         Fault{"scaling", {.scaling = "su", .scaling_factor = 2}, "rope.scaling.type"},
+        Fault{"blocks", {.blocks = 1 << 24}, "block_count"},
+        Fault{"missing_block", {.blocks = 2}, "blk.1.attn_norm.weight"},
+        Fault{"yarn_without_context", {.scaling = "yarn", .scaling_factor = 2}, "original_context"},
         Fault{"scaling_factor", {.scaling = "linear", .scaling_factor = 0}, "scaling.factor"},
         Fault{"rope_factor", {.rope_factors = {1, 0, 1, 1}}, "rope_freqs.weight"},
         Fault{"rope_factor_count", {.rope_factors = {1, 1}}, "rope_freqs.weight"},
