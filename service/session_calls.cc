@@ -200,8 +200,8 @@ absl::Status ReadTokens(const Caller& caller, const v1::ReadTokensRequest& reque
   TOKEND_ASSIGN_OR_RETURN(
       const kv::TokenSlice slice,
       caller.serving->store->ReadTokens(caller.principal, name.id, name.version, start, limit));
-  TOKEND_ASSIGN_OR_RETURN(*response->mutable_raw(), caller.serving->tokenizer->Detokenize(
-                                                        slice.tokens, /*skip_special=*/false));
+  TOKEND_ASSIGN_OR_RETURN(*response->mutable_raw(),
+                          caller.serving->tokenizer->RawBytes(slice.tokens));
   response->set_start_position(slice.start);
   response->mutable_token_ids()->Assign(slice.tokens.begin(), slice.tokens.end());
   if (slice.version != kv::Version::kNone) {

@@ -87,17 +87,14 @@ class BpeEncoder::PieceMerger {
 absl::StatusOr<std::unique_ptr<BpeEncoder>> BpeEncoder::Create(const gguf::File& file,
                                                                const Vocabulary& vocabulary) {
   std::unique_ptr<BpeEncoder> encoder(new BpeEncoder);
-  TOKEND_ASSIGN_OR_RETURN(const absl::string_view name, file.GetString("tokenizer.ggml.pre"));
+  TOKEND_ASSIGN_OR_RETURN(const absl::string_view name,
+                          file.GetStringOr("tokenizer.ggml.pre", "default"));
   TOKEND_ASSIGN_OR_RETURN(encoder->pre_tokenizer_, PreTokenizer::Create(name));
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     const Token& token = vocabulary[id];
     if (!token.mergeable) continue;
     const auto [it, added] = encoder->ids_.emplace(token.bytes, id);
-    if (!added) {
-      return gguf::Damaged(
-          absl::StrCat("token ", id),
-          absl::StrCat(gguf::Quoted(token.bytes), " is token ", it->second, " too"));
-    }
+    if (!added) return RepeatedToken(id, token.bytes, it->second);
   }
   for (size_t byte = 0; byte < 256; ++byte) {
     const auto it = encoder->ids_.find(std::string(1, static_cast<char>(byte)));
@@ -149,7 +146,7 @@ int32_t BpeEncoder::FindRank(int32_t left, int32_t right) const {
   return it == ranks_.end() ? -1 : it->second;
 }
 
-absl::Status BpeEncoder::Encode(absl::string_view text, size_t offset,
+absl::Status BpeEncoder::Encode(absl::string_view text, size_t offset, bool /*at_boundary*/,
                                 std::vector<int32_t>* ids) const {
   PieceMerger merger(*this);
   std::vector<int32_t> symbols;

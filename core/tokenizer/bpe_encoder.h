@@ -13,23 +13,25 @@
 #include "absl/strings/string_view.h"
 #include "core/gguf/file.h"
 #include "core/tokenizer/pre_tokenizer.h"
+#include "core/tokenizer/text_encoder.h"
 #include "core/tokenizer/vocabulary.h"
 
 namespace tokend::tokenizer {
 
 // Byte-pair encoding of plain text: in each piece of the pre-tokeniser the adjacent pair with the
 // lowest rank is merged, the leftmost on ties, until none is left. Immutable and thread-safe.
-class BpeEncoder {
+class BpeEncoder final : public TextEncoder {
  public:
-  // Reads tokenizer.ggml.pre and tokenizer.ggml.merges. Errors: those of gguf/errors.h.
+  // Reads tokenizer.ggml.pre ("default" if it is not there) and .merges. Errors: those of
+  // gguf/errors.h.
   static absl::StatusOr<std::unique_ptr<BpeEncoder>> Create(const gguf::File& file,
                                                             const Vocabulary& vocabulary);
 
   const PreTokenizerSpec& pre_tokenizer() const { return pre_tokenizer_->spec(); }
 
-  // Appends the ids of `text`, which begins at byte `offset` of what the caller was given.
-  // O(n log n) in the length of a piece. Only mergeable tokens come out.
-  absl::Status Encode(absl::string_view text, size_t offset, std::vector<int32_t>* ids) const;
+  absl::Status Encode(absl::string_view text, size_t offset, bool at_boundary,
+                      std::vector<int32_t>* ids) const override;
+  bool space_prefix() const override { return false; }
 
  private:
   struct Merge {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error.h"
+#include "core/gguf/errors.h"
 
 namespace tokend::tokenizer {
 
@@ -12,6 +13,12 @@ absl::Status ByteWithoutToken(unsigned char byte, size_t offset) {
   return base::InvalidField(
       "text", absl::StrCat("byte 0x", absl::Hex(byte, absl::kZeroPad2), " at offset ", offset,
                            " has no token in this model's vocabulary"));
+}
+
+absl::Status RepeatedToken(int32_t id, absl::string_view bytes, int32_t first_id) {
+  return gguf::Damaged(
+      "key 'tokenizer.ggml.tokens'",
+      absl::StrCat("token ", id, ", ", gguf::Quoted(bytes), ", is token ", first_id, " too"));
 }
 
 absl::Status TokenIdOutOfRange(size_t index, int64_t id, int32_t vocabulary_size) {

@@ -13,6 +13,9 @@ namespace tokend::tokenizer {
 // INVALID_ARGUMENT: the vocabulary has no token for a byte of the text.
 absl::Status ByteWithoutToken(unsigned char byte, size_t offset);
 
+// DATA_LOSS: tokenizer.ggml.tokens has the same token twice.
+absl::Status RepeatedToken(int32_t id, absl::string_view bytes, int32_t first_id);
+
 // INVALID_ARGUMENT, INVALID_FIELD "token_ids".
 absl::Status TokenIdOutOfRange(size_t index, int64_t id, int32_t vocabulary_size);
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/check.h"
 #include "core/base/status_macros.h"
 #include "core/gguf/errors.h"
@@ -21,11 +22,62 @@ constexpr absl::string_view kDigit = R"(\p{N})";
 constexpr absl::string_view kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr absl::string_view kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Letters split where case changes from lower to upper.
+constexpr absl::string_view kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr absl::string_view kGpt4o =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr absl::string_view kWords = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
+constexpr absl::string_view kDefaultPunctuation = R"([\p{P}\$\+<=>\^~\|]+)";
 
+// What files of the model families say. A name of several models is what the first of them had;
+// "default" stands for a name that the file does not give.
 constexpr PreTokenizerSpec kSpecs[] = {
+    {"default", {kDefaultPunctuation, kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
     {"gpt-2", {kGpt2}},
+    {"phi-2", {kGpt2}},
+    {"mpt", {kGpt2}},
+    {"olmo", {kGpt2}},
+    {"jais", {kGpt2}},
+    {"gigachat", {kGpt2}},
+    {"mellum", {kGpt2}},
+    {"trillion", {kGpt2}},
+    {"granite-docling", {kGpt2}},
     {"smollm", {kDigit, kGpt2}},
+    {"starcoder", {kDigit, kGpt2}},
+    {"refact", {kDigit, kGpt2}},
+    {"command-r", {kDigit, kGpt2}},
+    {"codeshell", {kDigit, kGpt2}},
+    {"exaone", {kDigit, kGpt2}},
+    {"minerva-7b", {kDigit, kGpt2}},
     {"llama-bpe", {kLlama3}, /*whole_pieces=*/true, /*add_bos=*/true},
+    {"llama3", {kLlama3}, /*whole_pieces=*/true, /*add_bos=*/true},
+    {"llama-v3", {kLlama3}, /*whole_pieces=*/true, /*add_bos=*/true},
+    {"falcon3", {kLlama3}, /*whole_pieces=*/true, /*add_bos=*/true},
+    {"pixtral", {kLlama3}, /*whole_pieces=*/true, /*add_bos=*/true},
+    {"lfm2", {kLlama3}, /*whole_pieces=*/true, /*add_bos=*/true},
+    {"dbrx", {kLlama3}},
+    {"smaug-bpe", {kLlama3}},
+    {"chatglm-bpe", {kLlama3}},
+    {"glm4", {kLlama3}},
+    {"qwen2", {kQwen2}},
+    {"deepseek-r1-qwen", {kQwen2}},
+    {"megrez", {kQwen2}},
+    {"stablelm2", {kQwen2}},
+    {"tekken", {kTekken}, /*whole_pieces=*/true, /*add_bos=*/true},
+    {"gpt-4o", {kGpt4o}},
+    {"llama4", {kGpt4o}},
+    {"poro-chat", {kWords}},
+    {"viking", {kWords, kDigit}},
 };
 
 // \s and \S as the models were trained with: exactly Unicode's White_Space. (PCRE2's own \s also
@@ -130,15 +182,20 @@ PreTokenizer::PreTokenizer(const PreTokenizerSpec& spec) : spec_(spec) {
 
 PreTokenizer::~PreTokenizer() = default;
 
+std::vector<absl::string_view> PreTokenizer::KnownNames() {
+  std::vector<absl::string_view> names;
+  for (const PreTokenizerSpec& spec : kSpecs) names.push_back(spec.name);
+  return names;
+}
+
 absl::StatusOr<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(absl::string_view name) {
-  std::string known;
   for (const PreTokenizerSpec& spec : kSpecs) {
     if (spec.name == name) return std::unique_ptr<PreTokenizer>(new PreTokenizer(spec));
-    absl::StrAppend(&known, known.empty() ? "" : ", ", spec.name);
   }
   return gguf::Unsupported(
       "key 'tokenizer.ggml.pre'",
-      absl::StrCat("pre-tokeniser ", gguf::Quoted(name), " is not known; known: ", known));
+      absl::StrCat("pre-tokeniser ", gguf::Quoted(name),
+                   " is not known; known: ", absl::StrJoin(KnownNames(), ", ")));
 }
 
 absl::Status PreTokenizer::Split(absl::string_view text,

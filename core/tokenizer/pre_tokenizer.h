@@ -17,8 +17,8 @@ struct PreTokenizerSpec {
   absl::string_view name;  // tokenizer.ggml.pre
   // Regular expressions as published for the model. The first splits the text into its matches and
   // what is between them, the next splits each of those pieces, and so on.
-  // At most two so far; an empty one is none.
-  std::array<absl::string_view, 2> patterns;
+  // An empty one is none.
+  std::array<absl::string_view, 4> patterns;
   // A piece that is a token as a whole is that token, whatever the merges say.
   bool whole_pieces = false;
   // Put BOS in front if the file does not say (tokenizer.ggml.add_bos_token).
@@ -28,6 +28,8 @@ struct PreTokenizerSpec {
 // Cuts text into the pieces within which bytes are merged. Immutable and thread-safe.
 class PreTokenizer {
  public:
+  // All names that Create takes.
+  static std::vector<absl::string_view> KnownNames();
   // UNIMPLEMENTED, with the list of known names.
   static absl::StatusOr<std::unique_ptr<PreTokenizer>> Create(absl::string_view name);
 

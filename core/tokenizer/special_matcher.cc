@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/gguf/errors.h"
+#include "core/tokenizer/errors.h"
 
 namespace tokend::tokenizer {
 namespace {
@@ -28,9 +29,10 @@ absl::StatusOr<std::unique_ptr<SpecialMatcher>> SpecialMatcher::Create(
 }
 
 absl::Status SpecialMatcher::Add(int32_t id, const Token& token) {
-  const std::string what = absl::StrCat("token ", id);
   if (token.bytes.size() > kMaxNameBytes) {
-    return gguf::Damaged(what, absl::StrCat("a special token of ", token.bytes.size(), " bytes"));
+    return gguf::Damaged(
+        "key 'tokenizer.ggml.tokens'",
+        absl::StrCat("token ", id, " is a special token of ", token.bytes.size(), " bytes"));
   }
   int32_t node = 0;
   for (char byte : token.bytes) {
@@ -40,10 +42,7 @@ absl::Status SpecialMatcher::Add(int32_t id, const Token& token) {
     node = it->second;
   }
   Node& end = nodes_[static_cast<size_t>(node)];
-  if (end.id >= 0) {
-    return gguf::Damaged(what,
-                         absl::StrCat(gguf::Quoted(token.bytes), " is token ", end.id, " too"));
-  }
+  if (end.id >= 0) return RepeatedToken(id, token.bytes, end.id);
   end = {id, token.special};
   if (!token.special) has_user_defined_ = true;
   return absl::OkStatus();

@@ -16,8 +16,8 @@
 
 namespace tokend::tokenizer {
 
-class BpeEncoder;
 class SpecialMatcher;
+class TextEncoder;
 
 struct EncodeOptions {
   // Put the model's BOS in front, its EOS behind: each only if the model uses one.
@@ -25,11 +25,15 @@ struct EncodeOptions {
   bool add_eos = false;
   // Read the names of special tokens in the text as those tokens. Never for text that a user wrote.
   bool parse_special = false;
+  // Nothing is in front of the text: SentencePiece then puts a space there, if the model has it so.
+  bool at_start = true;
 };
 
-// Text to token ids and back, from a model file's own metadata. Byte-level BPE: any bytes can be
-// encoded, and TokenBytes of the ids, joined, are the same bytes again. Immutable and thread-safe.
-// Keeps nothing of the file.
+// Text to token ids and back, from a model file's own metadata: byte-level BPE, or SentencePiece's
+// byte pairs. Any bytes can be encoded, and TokenBytes of the ids, joined, are the same bytes
+// again; with SentencePiece, U+2581 is a space, and models that have it so put a space in front of
+// the text and behind every token that is read as a whole. Immutable and thread-safe. Keeps nothing
+// of the file.
 class Tokenizer {
  public:
   // Errors: those of gguf/errors.h; a model or pre-tokeniser that is not known is UNIMPLEMENTED
@@ -61,8 +65,12 @@ class Tokenizer {
   bool IsEndOfText(int32_t id) const { return vocabulary_[id].end_of_text; }
   const std::vector<int32_t>& end_of_text_ids() const { return vocabulary_.end_of_text_ids(); }
 
-  // Bytes of all. INVALID_ARGUMENT, "token_ids", for an id outside the vocabulary.
+  // The text of all: what Encode made of, with at_start, these ids. That is RawBytes without the
+  // spaces that Encode puts in. INVALID_ARGUMENT, "token_ids", for an id outside the vocabulary.
   absl::StatusOr<std::string> Detokenize(absl::Span<const int32_t> ids, bool skip_special) const;
+
+  // TokenBytes of all, joined: for ids from within a text. Errors as above.
+  absl::StatusOr<std::string> RawBytes(absl::Span<const int32_t> ids) const;
 
   // By its exact name.
   std::optional<int32_t> FindSpecial(absl::string_view name) const;
@@ -75,9 +83,12 @@ class Tokenizer {
 
  private:
   explicit Tokenizer(Vocabulary vocabulary);
+  bool ReadAsWhole(int32_t id) const {
+    return IsSpecial(id) || vocabulary_[id].type == TokenType::kUserDefined;
+  }
 
   Vocabulary vocabulary_;
-  std::unique_ptr<const BpeEncoder> encoder_;
+  std::unique_ptr<const TextEncoder> encoder_;
   std::unique_ptr<const SpecialMatcher> specials_;
   bool add_bos_ = false;
   bool add_eos_ = false;

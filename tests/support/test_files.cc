@@ -22,6 +22,15 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+std::optional<std::string> CachedModel(absl::string_view name) {
+  std::string cache = Environment("TOKEND_CACHE");
+  if (cache.empty()) {
+    const std::string base = Environment("XDG_CACHE_HOME");
+    cache = absl::StrCat(base.empty() ? Environment("HOME") + "/.cache" : base, "/tokend");
+  }
+  return IfThere(absl::StrCat(cache, "/models/", name));
+}
+
 }  // namespace
 
 std::string ReadFile(const std::string& path) {
@@ -39,12 +48,9 @@ std::optional<std::string> SharedFile(absl::string_view name) {
 std::optional<std::string> SmolLm2File() {
   const std::string chosen = Environment("TOKEND_TEST_MODEL");
   if (!chosen.empty()) return IfThere(chosen);
-  std::string cache = Environment("TOKEND_CACHE");
-  if (cache.empty()) {
-    const std::string base = Environment("XDG_CACHE_HOME");
-    cache = absl::StrCat(base.empty() ? Environment("HOME") + "/.cache" : base, "/tokend");
-  }
-  return IfThere(absl::StrCat(cache, "/models/SmolLM2-135M-Instruct.Q4_1.gguf"));
+  return CachedModel("SmolLM2-135M-Instruct.Q4_1.gguf");
 }
+
+std::optional<std::string> Gemma3File() { return CachedModel("gemma-3-270m-q4_k_m.gguf"); }
 
 }  // namespace tokend::testing

@@ -57,7 +57,8 @@ TEST_P(GgmlVocabularyTest, TokenIds) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgmlVocabularyTest, ::testing::Values("gpt-2", "llama-bpe"),
+INSTANTIATE_TEST_SUITE_P(All, GgmlVocabularyTest,
+                         ::testing::Values("gpt-2", "llama-bpe", "llama-spm", "phi-3", "qwen2"),
                          [](const auto& vocabulary) {
                            std::string name = vocabulary.param;
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -85,6 +86,72 @@ TEST_P(TinyModelVocabularyTest, TokenIds) {
 INSTANTIATE_TEST_SUITE_P(All, TinyModelVocabularyTest,
                          ::testing::Values("llama", "llama3", "mistral", "gemma3", "glm4_chat",
                                            "gpt2", "phi3", "phi3_longrope", "qwen2", "qwen3"));
+
+// GPT-2's vocabulary under each pre-tokeniser's name: what differs is how text is cut.
+TEST(PreTokenizerNamesTest, TokenIds) {
+  const json golden = json::parse(ReadFile("tests/golden/pre_tokenizers.json"));
+  const std::string name = golden.at("vocabulary");
+  const auto path = SharedFile(name);
+  if (!path.has_value()) GTEST_SKIP() << "no ../shared/" << name;
+  const auto file = gguf::File::Open(*path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto strings = [&](absl::string_view key) {
+    const auto views = (*file)->GetStrings(key);
+    EXPECT_TRUE(views.ok()) << views.status();
+    return std::vector<std::string>(views->begin(), views->end());
+  };
+  const std::vector<std::string> tokens = strings("tokenizer.ggml.tokens");
+  const std::vector<std::string> merges = strings("tokenizer.ggml.merges");
+  for (const auto& [pre_tokenizer, ids] : golden.at("ids").items()) {
+    SCOPED_TRACE(pre_tokenizer);
+    testing::GgufWriter writer;
+    writer.String("tokenizer.ggml.model", "gpt2").String("tokenizer.ggml.pre", pre_tokenizer);
+    writer.Strings("tokenizer.ggml.tokens", tokens).Strings("tokenizer.ggml.merges", merges);
+    const auto tokenizer = FromBytes(writer.Build());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    ASSERT_EQ(ids.size(), golden.at("texts").size());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ExpectIds(**tokenizer, golden.at("texts")[i], false, ids[i]);
+    }
+  }
+}
+
+class Gemma3Test : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto path = testing::Gemma3File();
+    if (!path.has_value()) GTEST_SKIP() << "no Gemma 3 270M: ./dev model gemma3";
+    const auto file = gguf::File::OpenMetadata(*path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    auto tokenizer = Tokenizer::Create(**file);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    tokenizer_ = *std::move(tokenizer);
+  }
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+TEST_F(Gemma3Test, TokenIds) {
+  const json golden = json::parse(ReadFile("tests/golden/gemma3_tokenizer.json"));
+  ASSERT_GT(golden.at("cases").size(), 40u);
+  for (const json& item : golden.at("cases")) {
+    const auto ids = tokenizer_->Encode(item.at("text").get<std::string>(),
+                                        {.parse_special = item.at("parse_special")});
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_EQ(*ids, item.at("ids").get<std::vector<int32_t>>()) << item.at("text");
+  }
+}
+
+TEST_F(Gemma3Test, Roles) {
+  EXPECT_EQ(tokenizer_->vocabulary_size(), 262144);
+  EXPECT_EQ(tokenizer_->bos_id(), 2);
+  EXPECT_EQ(tokenizer_->eos_id(), 1);
+  EXPECT_TRUE(tokenizer_->uses_bos());
+  EXPECT_FALSE(tokenizer_->uses_eos());
+  const auto end_of_turn = tokenizer_->FindSpecial("<end_of_turn>");
+  ASSERT_TRUE(end_of_turn.has_value());
+  EXPECT_TRUE(tokenizer_->IsEndOfText(*end_of_turn));
+  EXPECT_TRUE(tokenizer_->FindSpecial("<start_of_turn>").has_value());
+}
 
 class SmolLm2Test : public ::testing::Test {
  protected:

@@ -42,6 +42,33 @@ TEST(PreTokenizerTest, LlamaBpeTakesDigitsByThreeAndContractionsInAnyCase) {
               ElementsAre("I", "'LL", " ", "123", "4", "\n\n", " x"));
 }
 
+TEST(PreTokenizerTest, Qwen2TakesDigitsOneByOne) {
+  for (const char* name : {"qwen2", "stablelm2"}) {
+    EXPECT_THAT(Pieces(name, "I'LL 12\n\n x"),
+                ElementsAre("I", "'LL", " ", "1", "2", "\n\n", " x"));
+  }
+}
+
+TEST(PreTokenizerTest, TekkenSplitsWhereCaseRises) {
+  EXPECT_THAT(Pieces("tekken", "helloWorld HTTPServer 12 a/b//\n"),
+              ElementsAre("hello", "World", " HTTPServer", " ", "1", "2", " a", "/b", "//\n"));
+  EXPECT_THAT(Pieces("tekken", "don't"), ElementsAre("don", "'t"));
+  EXPECT_THAT(Pieces("tekken", "\u4F60\u597D\u00E9A"), ElementsAre("\u4F60\u597D\u00E9", "A"));
+}
+
+TEST(PreTokenizerTest, Gpt4oKeepsContractionsAndThreeDigits) {
+  EXPECT_THAT(Pieces("gpt-4o", "Don'T 1234 aB"), ElementsAre("Don'T", " ", "123", "4", " a", "B"));
+}
+
+TEST(PreTokenizerTest, DefaultCutsPunctuationAndThreeDigits) {
+  EXPECT_THAT(Pieces("default", "a+b <= 12345!? it's"),
+              ElementsAre("a", "+", "b", " ", "<=", " ", "123", "45", "!?", " it", "'", "s"));
+}
+
+TEST(PreTokenizerTest, VikingCutsAtPunctuation) {
+  EXPECT_THAT(Pieces("viking", "one two1,2"), ElementsAre("one", " two", "1", ",", "2"));
+}
+
 // White space is Unicode's White_Space: U+0085 and U+3000 are, U+180E and U+200B are not.
 TEST(PreTokenizerTest, SpacesAreUnicodes) {
   EXPECT_THAT(Pieces("gpt-2", "\u0085\u3000"), ElementsAre("\u0085\u3000"));
@@ -60,8 +87,8 @@ TEST(PreTokenizerTest, PiecesAddUpToTheText) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937_64 rng(seed);
-  for (const char* name : {"gpt-2", "smollm", "llama-bpe"}) {
-    for (int round = 0; round < 300; ++round) {
+  for (const absl::string_view name : PreTokenizer::KnownNames()) {
+    for (int round = 0; round < 60; ++round) {
       const std::string text =
           RandomText(rng, rng() % 40) + RandomBytes(rng, rng() % 20) + RandomText(rng, rng() % 40);
       std::string joined;
@@ -77,9 +104,15 @@ TEST(PreTokenizerTest, PiecesAddUpToTheText) {
 TEST(PreTokenizerTest, UnknownNamesListTheKnown) {
   const absl::Status status = PreTokenizer::Create("gpt-5").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(status.message(),
-            "key 'tokenizer.ggml.pre': pre-tokeniser 'gpt-5' is not known; known: gpt-2, smollm, "
-            "llama-bpe");
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::StartsWith("key 'tokenizer.ggml.pre': pre-tokeniser 'gpt-5' is not known; "
+                                    "known: default, gpt-2, "));
+  for (const char* name : {"gpt-2", "phi-2", "llama-bpe", "llama3", "qwen2", "smollm", "default",
+                           "chatglm-bpe", "glm4", "tekken", "starcoder", "refact", "olmo", "dbrx",
+                           "stablelm2", "command-r", "gpt-4o"}) {
+    EXPECT_TRUE(PreTokenizer::Create(name).ok()) << name;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(name));
+  }
 }
 
 TEST(PreTokenizerTest, StopsAtTheSinksError) {
