@@ -1,7 +1,9 @@
 // The CUDA backend on small models with random weights, against float32
 // `transformers`.
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/gguf/file.h"
 #include "core/model/model.h"
@@ -15,6 +17,7 @@ namespace tokend {
 namespace {
 
 constexpr int kPageTokens = 16;
+constexpr size_t kStandInTokens = 40;
 
 class CudaTinyModelTest : public ::testing::TestWithParam<std::string> {};
 
@@ -24,7 +27,7 @@ struct Mode {
 };
 
 TEST_P(CudaTinyModelTest, AgreesWithTransformers) {
-  const auto golden = testing::LoadTinyModel(GetParam());
+  auto golden = testing::LoadTinyModel(GetParam());
   if (!golden.has_value()) GTEST_SKIP() << "no ../shared/tiny_models/" << GetParam() << ".gguf";
   const auto file = gguf::File::Open(golden->gguf_path);
   ASSERT_TRUE(file.ok()) << file.status();
@@ -32,6 +35,10 @@ TEST_P(CudaTinyModelTest, AgreesWithTransformers) {
   ASSERT_TRUE(model.ok()) << model.status();
   const auto device = cuda::OpenDevice(0);
   ASSERT_TRUE(device.ok()) << device.status();
+  // Where a device is stood in for, the longest prompts take ten times the others' time.
+  if (device->name.find("SIMT") != std::string::npos) {
+    std::erase_if(golden->cases, [](const auto& c) { return c.ids.size() > kStandInTokens; });
+  }
   for (const Mode& mode : {Mode{base::Activations::kF32, {1e-2, 2e-3, false}},
                            Mode{base::Activations::kF16, {2e-2, 1e-2, true, true}}}) {
     SCOPED_TRACE(std::string(base::ActivationsName(mode.activations)));
