@@ -121,11 +121,19 @@ ops::StepLimits CpuBackend::Limits() const {
           model_->plan().position_embedding.rows};
 }
 
-absl::StatusOr<ops::StepOutput> CpuBackend::Forward(const ops::StepBatch& batch) {
+// The calling thread computes, too: nothing is left to wait for.
+absl::Status CpuBackend::Submit(const ops::StepBatch& batch) {
+  if (output_.has_value()) return ops::BadStep("a step is in flight");
   TOKEND_RETURN_IF_ERROR(ops::CheckStep(batch, Limits()));
   ops::StepOutput output;
   TOKEND_ASSIGN_OR_RETURN(output.logits, pass_->Run(batch, arena_));
-  return output;
+  output_ = output;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ops::StepOutput> CpuBackend::Collect() {
+  if (!output_.has_value()) return ops::BadStep("no step is in flight");
+  return *std::exchange(output_, std::nullopt);
 }
 
 absl::Status CpuBackend::CopyPages(absl::Span<const ops::PageCopy> copies) {

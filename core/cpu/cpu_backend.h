@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/base/dtype.h"
@@ -44,7 +45,8 @@ class CpuBackend final : public ops::Backend {
 
   ops::BackendInfo info() const override;
   absl::Status AllocateArena(int64_t pages) override;
-  absl::StatusOr<ops::StepOutput> Forward(const ops::StepBatch& batch) override;
+  absl::Status Submit(const ops::StepBatch& batch) override;
+  absl::StatusOr<ops::StepOutput> Collect() override;
   absl::Status CopyPages(absl::Span<const ops::PageCopy> copies) override;
 
   // For tests, which poison what no step may read.
@@ -63,6 +65,7 @@ class CpuBackend final : public ops::Backend {
   std::unique_ptr<const PackedModel> model_;
   std::unique_ptr<ForwardPass> pass_;
   KvArena arena_;
+  std::optional<ops::StepOutput> output_;  // not collected yet
 };
 
 }  // namespace tokend::cpu

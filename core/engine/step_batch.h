@@ -10,7 +10,7 @@
 
 namespace tokend::engine {
 
-// Lays the rows of several turns out flat for Backend::Forward. Keeps its memory
+// Lays the rows of several turns out flat for Backend::Submit. Keeps its memory
 // from step to step.
 class StepBatchBuilder {
  public:

@@ -30,7 +30,7 @@ struct BranchStats {
 //   while (branch->computed() < branch->tokens()) {
 //     n = min(n, branch->step_rows());
 //     branch->Prepare(n);                      // pages for the next n positions
-//     ... Forward over tokens [computed, computed + n) with layers() ...
+//     ... a step over tokens [computed, computed + n) with layers() ...
 //     branch->Advance(n);                      // they have KV now
 //   }
 //

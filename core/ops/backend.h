@@ -21,6 +21,7 @@ struct BackendInfo {
   int64_t free_bytes = -1;
   bool draws_tokens = false;  // knows StepBatch::draws
   bool fills_scores = true;   // false: LayerKv::scores must be nullptr, nothing hidden
+  int steps_in_flight = 1;    // submitted and not yet collected, at most
 };
 
 // Runs a model on a device. Owns the device's memory: weights, workspace and the
@@ -29,6 +30,9 @@ struct BackendInfo {
 // The logits of a row depend only on its own sequence's tokens, masks and the
 // model: never on other sequences, on how a prompt was cut into steps, or on
 // where its pages lie. Only rows that a mask reaches are read.
+//
+// Steps and copies of pages take effect in the order of the calls, whether or not a
+// step was collected meanwhile.
 //
 // One thread, the engine's, calls everything but info(). Failures are INTERNAL
 // with kBackendFailed; after one the backend is not used again.
@@ -42,10 +46,18 @@ class Backend {
   // RESOURCE_EXHAUSTED if it is not there.
   virtual absl::Status AllocateArena(int64_t pages) = 0;
 
-  // At most the max_batch_tokens and max_sequences that it was created with.
-  virtual absl::StatusOr<StepOutput> Forward(const StepBatch& batch) = 0;
+  // Starts a step of at most the max_batch_tokens and max_sequences that it was
+  // created with. What `batch` points to is not read any more once this returns, but
+  // LayerKv::scores, which are there until the step is collected.
+  virtual absl::Status Submit(const StepBatch& batch) = 0;
+  // Waits for the oldest step that was submitted and not collected.
+  virtual absl::StatusOr<StepOutput> Collect() = 0;
+  // Both, where no other step is in flight.
+  absl::StatusOr<StepOutput> Forward(const StepBatch& batch) {
+    if (absl::Status submitted = Submit(batch); !submitted.ok()) return submitted;
+    return Collect();
+  }
 
-  // In order; takes effect before the next Forward.
   virtual absl::Status CopyPages(absl::Span<const PageCopy> copies) = 0;
 };
 

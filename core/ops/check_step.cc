@@ -64,7 +64,7 @@ absl::Status CheckStep(const StepBatch& batch, const StepLimits& limits) {
         absl::StrCat(batch.sequences.size(), " sequences of at most ", limits.max_sequences));
   }
   for (const int32_t token : batch.tokens) {
-    if (token < 0 || token >= limits.vocabulary_size) {
+    if (token < -limits.draws_before || token >= limits.vocabulary_size) {
       return BadStep(absl::StrCat("token ", token));
     }
   }

@@ -94,7 +94,10 @@ struct TokenDraw {
 };
 
 struct StepBatch {
-  absl::Span<const int32_t> tokens;          // [rows], each in [0, vocabulary_size)
+  // [rows], each in [0, vocabulary_size); or -1 - j: what draws[j] of the step submitted
+  // before this one drew, collected or not. Whatever a row computes whose draw found a
+  // logit that is not finite, nobody looks at.
+  absl::Span<const int32_t> tokens;
   absl::Span<const StepSequence> sequences;  // cover all rows, in order
   absl::Span<const int32_t> logit_rows;      // ascending rows whose logits are wanted
   // [logit_rows]: tokens are wanted in place of logits. Or empty; always for a backend
@@ -102,7 +105,7 @@ struct StepBatch {
   absl::Span<const TokenDraw> draws;
 };
 
-// Belongs to the backend and stays until its next Forward.
+// Belongs to the backend and stays until its next Submit or Collect.
 struct StepOutput {
   // [logit_rows.size(), vocabulary_size]; empty where tokens were drawn.
   absl::Span<const float> logits;

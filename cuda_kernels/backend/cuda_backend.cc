@@ -201,7 +201,8 @@ absl::Status CudaBackend::ReserveOutput(const ops::StepBatch& batch) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ops::StepOutput> CudaBackend::Forward(const ops::StepBatch& batch) {
+absl::Status CudaBackend::Submit(const ops::StepBatch& batch) {
+  if (output_.has_value()) return ops::BadStep("a step is in flight");
   TOKEND_RETURN_IF_ERROR(ops::CheckStep(batch, Limits()));
   TOKEND_RETURN_IF_ERROR(UseDevice(options_.device.ordinal));
   TOKEND_RETURN_IF_ERROR(ReserveOutput(batch));
@@ -211,7 +212,6 @@ absl::StatusOr<ops::StepOutput> CudaBackend::Forward(const ops::StepBatch& batch
   TOKEND_RETURN_IF_ERROR(RunStep(shape, batch));
   TOKEND_RETURN_IF_ERROR(stream_.CopyToHost(host_counter_.data(), workspace_->saturations,
                                             sizeof(unsigned), "counters"));
-  TOKEND_RETURN_IF_ERROR(stream_.Synchronize("step"));
   ops::StepOutput output;
   const size_t rows = batch.logit_rows.size();
   if (batch.draws.empty()) {
@@ -220,6 +220,15 @@ absl::StatusOr<ops::StepOutput> CudaBackend::Forward(const ops::StepBatch& batch
   } else {
     output.tokens = {host_tokens_.as<int32_t>(), rows};
   }
+  output_ = output;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ops::StepOutput> CudaBackend::Collect() {
+  if (!output_.has_value()) return ops::BadStep("no step is in flight");
+  ops::StepOutput output = *std::exchange(output_, std::nullopt);
+  TOKEND_RETURN_IF_ERROR(UseDevice(options_.device.ordinal));
+  TOKEND_RETURN_IF_ERROR(stream_.Synchronize("step"));
   output.saturated_activations = *host_counter_.as<unsigned>();
   return output;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,7 +31,8 @@ class CudaBackend final : public ops::Backend {
 
   ops::BackendInfo info() const override;
   absl::Status AllocateArena(int64_t pages) override;
-  absl::StatusOr<ops::StepOutput> Forward(const ops::StepBatch& batch) override;
+  absl::Status Submit(const ops::StepBatch& batch) override;
+  absl::StatusOr<ops::StepOutput> Collect() override;
   absl::Status CopyPages(absl::Span<const ops::PageCopy> copies) override;
 
   // For tests, which poison what no step may read.
@@ -80,14 +82,15 @@ class CudaBackend final : public ops::Backend {
   std::array<Graph, kBatchClasses.size()> logit_graphs_;
   std::array<Graph, kBatchClasses.size()> draw_graphs_;
 
-  PinnedBuffer staging_;       // the step's tables
-  PinnedBuffer host_logits_;   // [rows, vocabulary_size]
-  PinnedBuffer host_draws_;    // [kMaxCudaSequences] SamplingRow
-  PinnedBuffer host_tokens_;   // [rows]
-  PinnedBuffer host_counter_;  // saturations
-  PinnedBuffer host_copies_;   // [2, kCopyBatch] page ids
-  DeviceBuffer copies_;        // the same
-  int64_t free_bytes_ = -1;    // as in ops::BackendInfo
+  PinnedBuffer staging_;                   // the step's tables
+  PinnedBuffer host_logits_;               // [rows, vocabulary_size]
+  PinnedBuffer host_draws_;                // [kMaxCudaSequences] SamplingRow
+  PinnedBuffer host_tokens_;               // [rows]
+  PinnedBuffer host_counter_;              // saturations
+  PinnedBuffer host_copies_;               // [2, kCopyBatch] page ids
+  DeviceBuffer copies_;                    // the same
+  std::optional<ops::StepOutput> output_;  // of the step in flight
+  int64_t free_bytes_ = -1;                // as in ops::BackendInfo
 };
 
 }  // namespace tokend::cuda

@@ -55,6 +55,7 @@ ops::BackendInfo FakeBackend::info() const {
   info.device = "fake";
   info.page_bytes = static_cast<int64_t>(options_.page_tokens * sizeof(Row));
   info.draws_tokens = options_.draws_tokens;
+  info.steps_in_flight = options_.steps_in_flight;
   return info;
 }
 
@@ -150,7 +151,9 @@ absl::Status FakeBackend::CheckBatch(const ops::StepBatch& batch) {
     Problem("the step is larger than the backend was made for");
   }
   for (int32_t token : batch.tokens) {
-    if (token < 0 || token >= options_.vocabulary_size) Problem(absl::StrCat("token ", token));
+    if (token < -static_cast<int64_t>(draws_before_) || token >= options_.vocabulary_size) {
+      Problem(absl::StrCat("token ", token));
+    }
   }
   int32_t row = 0;
   std::set<base::PageId> written, used;
@@ -187,23 +190,58 @@ absl::Status FakeBackend::CheckBatch(const ops::StepBatch& batch) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ops::StepOutput> FakeBackend::Forward(const ops::StepBatch& batch) {
+absl::Status FakeBackend::Submit(const ops::StepBatch& batch) {
+  if (static_cast<int>(waiting_.size()) + (output_ ? 1 : 0) >= options_.steps_in_flight) {
+    Problem("more steps in flight than there may be");
+  }
+  if (fail_submit_in > 0 && --fail_submit_in == 0) return Failed("told to fail");
+  if (absl::Status status = CheckBatch(batch); !status.ok()) {
+    Problem(std::string(status.message()));
+  }
+  draws_before_ = batch.draws.size();
+  if (!problems_.empty()) return Failed(problems_.front());
+  if (options_.steps_in_flight > 1) {
+    waiting_.emplace_back(batch);
+    return absl::OkStatus();
+  }
+  auto output = Run(batch);
+  if (!output.ok()) return output.status();
+  output_ = *output;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ops::StepOutput> FakeBackend::Collect() {
+  if (output_.has_value()) return *std::exchange(output_, std::nullopt);
+  if (waiting_.empty()) return Failed("no step is in flight");
+  auto output = Run(waiting_.front().step.batch());
+  if (absl::Status copied = Copy(waiting_.front().copies); output.ok() && !copied.ok()) {
+    output = copied;
+  }
+  waiting_.pop_front();
+  return output;
+}
+
+absl::StatusOr<ops::StepOutput> FakeBackend::Run(const ops::StepBatch& batch) {
   if (on_forward) {
     if (absl::Status status = on_forward(batch); !status.ok()) return status;
   }
   if (fail_forward_in > 0 && --fail_forward_in == 0) return Failed("told to fail");
-  if (absl::Status status = CheckBatch(batch); !status.ok()) {
-    Problem(std::string(status.message()));
-    return status;
-  }
   ++steps_;
   rows_ += static_cast<int64_t>(batch.tokens.size());
   const int vocabulary = options_.vocabulary_size;
   logits_.resize(batch.logit_rows.size() * vocabulary);
+  std::vector<int32_t> tokens(batch.tokens.begin(), batch.tokens.end());
+  for (int32_t& token : tokens) {
+    if (token >= 0) continue;
+    const auto draw = static_cast<size_t>(-1 - token);
+    if (draw >= tokens_.size()) return Failed("a token that no step before drew");
+    token = std::max(0, tokens_[draw]);
+  }
   std::vector<uint64_t> x;
   size_t next = 0;
   for (const ops::StepSequence& sequence : batch.sequences) {
-    RunSequence(sequence, batch.tokens.subspan(sequence.first_row, sequence.rows), &x);
+    RunSequence(sequence, absl::MakeConstSpan(tokens).subspan(sequence.first_row, sequence.rows),
+                &x);
     for (; next < batch.logit_rows.size() &&
            batch.logit_rows[next] < sequence.first_row + sequence.rows;
          ++next) {
@@ -244,6 +282,13 @@ void FakeBackend::DrawTokens(absl::Span<const ops::TokenDraw> draws) {
 
 absl::Status FakeBackend::CopyPages(absl::Span<const ops::PageCopy> copies) {
   if (fail_copy_in > 0 && --fail_copy_in == 0) return Failed("told to fail");
+  if (waiting_.empty()) return Copy(copies);
+  std::vector<ops::PageCopy>& later = waiting_.back().copies;
+  later.insert(later.end(), copies.begin(), copies.end());
+  return absl::OkStatus();
+}
+
+absl::Status FakeBackend::Copy(absl::Span<const ops::PageCopy> copies) {
   for (const ops::PageCopy& copy : copies) {
     const int64_t from = static_cast<int64_t>(copy.from) * options_.page_tokens;
     const int64_t to = static_cast<int64_t>(copy.to) * options_.page_tokens;

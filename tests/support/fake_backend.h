@@ -1,9 +1,12 @@
 #ifndef TOKEND_TESTS_SUPPORT_FAKE_BACKEND_H_
 #define TOKEND_TESTS_SUPPORT_FAKE_BACKEND_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,7 @@
 #include "core/base/page_id.h"
 #include "core/ops/backend.h"
 #include "core/sampling/sampler.h"
+#include "tests/support/batch_copy.h"
 
 namespace tokend::testing {
 
@@ -21,6 +25,8 @@ struct FakeBackendOptions {
   int max_batch_tokens = 2048;
   int max_sequences = 32;
   bool draws_tokens = false;
+  // With more than one a step runs when it is collected, as late as a device may.
+  int steps_in_flight = 1;
 };
 
 // A backend without a model. With x[0][p] = H(token p), layer l keeps
@@ -40,7 +46,8 @@ class FakeBackend : public ops::Backend {
 
   ops::BackendInfo info() const override;
   absl::Status AllocateArena(int64_t pages) override;
-  absl::StatusOr<ops::StepOutput> Forward(const ops::StepBatch& batch) override;
+  absl::Status Submit(const ops::StepBatch& batch) override;
+  absl::StatusOr<ops::StepOutput> Collect() override;
   absl::Status CopyPages(absl::Span<const ops::PageCopy> copies) override;
 
   // For kv::StoreHooks::OnFreed.
@@ -59,12 +66,13 @@ class FakeBackend : public ops::Backend {
   int64_t rows() const { return rows_; }
   int64_t copied_pages() const { return copied_pages_; }
 
-  // Called before each step; an error fails it.
+  // Called before each step runs; an error fails it.
   std::function<absl::Status(const ops::StepBatch&)> on_forward;
   // May change the logits of a row, given its position and x[layers].
   std::function<void(int64_t position, uint64_t x, absl::Span<float> logits)> on_logits;
-  // The so many-th call from now fails; 0: none.
+  // The so many-th call from now fails, or step that runs (fail_forward_in); 0: none.
   int fail_copy_in = 0;
+  int fail_submit_in = 0;
   int fail_forward_in = 0;
   // What each step reports.
   int64_t saturated_activations = 0;
@@ -76,7 +84,16 @@ class FakeBackend : public ops::Backend {
     int layer = -1;  // -1: freed or never written
   };
 
+  // A step that was submitted, and the copies that came before the next one.
+  struct Waiting {
+    explicit Waiting(const ops::StepBatch& batch) : step(batch) {}
+    BatchCopy step;
+    std::vector<ops::PageCopy> copies;
+  };
+
   absl::Status CheckBatch(const ops::StepBatch& batch);
+  absl::StatusOr<ops::StepOutput> Run(const ops::StepBatch& batch);
+  absl::Status Copy(absl::Span<const ops::PageCopy> copies);
   void RunSequence(const ops::StepSequence& sequence, absl::Span<const int32_t> tokens,
                    std::vector<uint64_t>* x);
   void StoreRow(const ops::LayerKv& kv, int layer, int64_t position, uint64_t x);
@@ -89,7 +106,10 @@ class FakeBackend : public ops::Backend {
   void DrawTokens(absl::Span<const ops::TokenDraw> draws);
 
   std::vector<float> logits_;
-  std::vector<int32_t> tokens_;
+  std::vector<int32_t> tokens_;  // drawn by the step that ran last
+  std::deque<Waiting> waiting_;
+  std::optional<ops::StepOutput> output_;  // of the one step in flight that ran at once
+  size_t draws_before_ = 0;                // of the step that was submitted last
   sampling::Sampler sampler_;
   std::vector<std::string> problems_;
   int64_t steps_ = 0;

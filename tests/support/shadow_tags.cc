@@ -162,23 +162,52 @@ void ShadowTags::CheckSequence(const ops::StepSequence& sequence) {
   }
 }
 
-void ShadowTags::SetWritten(const ops::StepBatch& batch, bool written) {
+ShadowTags::Flight ShadowTags::FlightOf(const ops::StepBatch& batch) const {
+  Flight flight;
   for (const ops::StepSequence& sequence : batch.sequences) {
     for (int layer = 0; layer < static_cast<int>(sequence.layers.size()); ++layer) {
+      const ops::LayerKv& kv = sequence.layers[layer];
+      for (int32_t i = 0; i < kv.page_count; ++i) {
+        flight.pages.emplace_back(kv.pages[i], At(kv.pages[i]).generation);
+      }
       const Reach reach = ReachOf(sequence, layer);
       for (int64_t q = reach.stored; q < reach.end; ++q) {
-        Page& page = At(ops::FindPage(sequence.layers[layer], q / page_tokens_));
-        page.written[q % page_tokens_] = written ? page.generation : 0;
+        flight.rows.push_back(
+            {ops::FindPage(kv, q / page_tokens_), static_cast<int>(q % page_tokens_)});
       }
     }
   }
+  return flight;
 }
 
-absl::StatusOr<ops::StepOutput> ShadowTags::Forward(const ops::StepBatch& batch) {
+void ShadowTags::SetWritten(const Flight& flight, bool written) {
+  for (const Flight::Row& row : flight.rows) {
+    At(row.page).written[row.row] = written ? At(row.page).generation : 0;
+  }
+}
+
+absl::Status ShadowTags::Submit(const ops::StepBatch& batch) {
   for (const ops::StepSequence& sequence : batch.sequences) CheckSequence(sequence);
   if (!problems_.empty()) return status();
-  absl::StatusOr<ops::StepOutput> output = backend_->Forward(batch);
-  SetWritten(batch, output.ok());
+  Flight flight = FlightOf(batch);
+  const absl::Status submitted = backend_->Submit(batch);
+  SetWritten(flight, submitted.ok());
+  if (submitted.ok()) flights_.push_back(std::move(flight));
+  return submitted;
+}
+
+absl::StatusOr<ops::StepOutput> ShadowTags::Collect() {
+  absl::StatusOr<ops::StepOutput> output = backend_->Collect();
+  if (flights_.empty()) return output;
+  const Flight flight = std::move(flights_.front());
+  flights_.pop_front();
+  for (const auto& [page, generation] : flight.pages) {
+    if (!At(page).live || At(page).generation != generation) {
+      Problem("a page is freed under a step in flight");
+    }
+  }
+  if (!output.ok()) SetWritten(flight, false);
+  if (output.ok() && !problems_.empty()) return status();
   return output;
 }
 

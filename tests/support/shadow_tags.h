@@ -2,8 +2,10 @@
 #define TOKEND_TESTS_SUPPORT_SHADOW_TAGS_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -16,7 +18,8 @@ namespace tokend::testing {
 // for, of which node it is and which of its rows were written since. A step that
 // reads another's page (another root stands for another principal), one of another
 // place, of another chain of nodes, one that is free, or a row from before the page
-// was taken last, fails and is remembered in problems().
+// was taken last, fails and is remembered in problems(). So does a page that a step
+// has in its tables and that is freed before the step is collected.
 class ShadowTags : public ops::Backend, public kv::StoreHooks {
  public:
   // `backend` outlives this. `on_freed` overwrites a page that became free.
@@ -24,7 +27,8 @@ class ShadowTags : public ops::Backend, public kv::StoreHooks {
 
   ops::BackendInfo info() const override { return backend_->info(); }
   absl::Status AllocateArena(int64_t pages) override;
-  absl::StatusOr<ops::StepOutput> Forward(const ops::StepBatch& batch) override;
+  absl::Status Submit(const ops::StepBatch& batch) override;
+  absl::StatusOr<ops::StepOutput> Collect() override;
   absl::Status CopyPages(absl::Span<const ops::PageCopy> copies) override;
 
   void OnTaken(base::PageId page, const kv::PageTag& tag) override;
@@ -70,7 +74,17 @@ class ShadowTags : public ops::Backend, public kv::StoreHooks {
   static Reach ReachOf(const ops::StepSequence& sequence, int layer);
   void CheckRows(const ops::LayerKv& kv, const Page& page, int64_t index, Reach reach);
   void CheckWritable(const ops::StepSequence& sequence, int layer);
-  void SetWritten(const ops::StepBatch& batch, bool written);
+  // What a step in flight has in its tables, and where it leaves KV.
+  struct Flight {
+    struct Row {
+      base::PageId page;
+      int row;
+    };
+    std::vector<std::pair<base::PageId, uint32_t>> pages;  // with their generations
+    std::vector<Row> rows;
+  };
+  Flight FlightOf(const ops::StepBatch& batch) const;
+  void SetWritten(const Flight& flight, bool written);
   void Problem(std::string what);
   absl::Status status() const;
 
@@ -80,6 +94,7 @@ class ShadowTags : public ops::Backend, public kv::StoreHooks {
   std::vector<Page> pages_;
   std::vector<std::string> problems_;
   int64_t checked_pages_ = 0;
+  std::deque<Flight> flights_;
 };
 
 }  // namespace tokend::testing

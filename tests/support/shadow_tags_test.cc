@@ -26,15 +26,17 @@ class BlindBackend : public ops::Backend {
  public:
   ops::BackendInfo info() const override { return {}; }
   absl::Status AllocateArena(int64_t) override { return absl::OkStatus(); }
-  absl::StatusOr<ops::StepOutput> Forward(const ops::StepBatch&) override {
+  absl::Status Submit(const ops::StepBatch&) override {
     ++calls;
-    return ops::StepOutput{};
+    return absl::OkStatus();
   }
+  absl::StatusOr<ops::StepOutput> Collect() override { return collected; }
   absl::Status CopyPages(absl::Span<const ops::PageCopy>) override {
     ++calls;
     return absl::OkStatus();
   }
   int calls = 0;
+  absl::StatusOr<ops::StepOutput> collected = ops::StepOutput{};
 };
 
 base::PageId Page(int i) { return base::PageId{i}; }

@@ -23,9 +23,8 @@ class WithoutDraws : public ops::Backend {
     return info;
   }
   absl::Status AllocateArena(int64_t pages) override { return backend_->AllocateArena(pages); }
-  absl::StatusOr<ops::StepOutput> Forward(const ops::StepBatch& batch) override {
-    return backend_->Forward(batch);
-  }
+  absl::Status Submit(const ops::StepBatch& batch) override { return backend_->Submit(batch); }
+  absl::StatusOr<ops::StepOutput> Collect() override { return backend_->Collect(); }
   absl::Status CopyPages(absl::Span<const ops::PageCopy> copies) override {
     return backend_->CopyPages(copies);
   }
