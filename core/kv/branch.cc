@@ -24,6 +24,7 @@ void Branch::ReadTokens(int64_t begin, int64_t end, std::vector<int32_t>* out) c
 }
 void Branch::MatchPrefix() { state_->MatchPrefix(); }
 absl::Status Branch::Prepare(int64_t count) { return state_->Prepare(count); }
+bool Branch::PrepareAhead() { return state_->PrepareAhead(); }
 absl::Span<const ops::LayerKv> Branch::layers() const { return state_->views(); }
 void Branch::Advance(int64_t count) { state_->Advance(count); }
 int64_t Branch::PagesNeeded(int64_t tokens, int64_t chunk_tokens) const {

@@ -82,6 +82,12 @@ class Branch {
   // those behind step_rows() get nothing.
   absl::Status Prepare(int64_t count);
 
+  // While a step over the last token is in flight, which will give the next one: makes
+  // layers() serve a step over position tokens(), too. Takes free pages alone, from
+  // nobody. False: that step has to wait for the token. Advance and what may be
+  // committed know nothing of such a step until Append and Advance tell of it.
+  bool PrepareAhead();
+
   // [number of layers], good until the next call that changes the branch. Valid
   // after Prepare for a step over the prepared positions.
   absl::Span<const ops::LayerKv> layers() const;

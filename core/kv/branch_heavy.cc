@@ -181,7 +181,7 @@ void BranchState::KeepEpoch() {
 }
 
 void BranchState::StartEpoch(const HeavyHitters& rule) {
-  const int64_t free_before = store_->pool.free();
+  const int64_t unowned_before = store_->pool.unowned();
   std::vector<bool>& stays = heavy_scratch_.stays;
   for (HeavySet::Layer& pages : heavy_->layers) {
     KeepBest(rule, computed_, page_tokens_, absl::MakeSpan(pages.pages), &heavy_scratch_);
@@ -199,7 +199,7 @@ void BranchState::StartEpoch(const HeavyHitters& rule) {
   if (computed_ > peak_) evicted_tokens_ += hidden - heavy_->hidden;
   heavy_->hidden = hidden;
   KeepEpoch();
-  const int64_t freed = store_->pool.free() - free_before;
+  const int64_t freed = store_->pool.unowned() - unowned_before;
   if (freed > 0) store_->observer->OnEvictedPages(base::EvictionCause::kWindow, freed);
 }
 

@@ -36,8 +36,12 @@ void BranchState::RefreshViews() {
   }
 }
 
+int64_t BranchState::NodesMissing(int64_t last) const {
+  return last - current_.node()->index - static_cast<int64_t>(prepared_.size());
+}
+
 absl::Status BranchState::TakePages(int64_t last) {
-  int64_t nodes = last - current_.node()->index - static_cast<int64_t>(prepared_.size());
+  int64_t nodes = NodesMissing(last);
   if (nodes <= 0) return absl::OkStatus();
   TOKEND_RETURN_IF_ERROR(store_->Fault(FaultPoint::kTakePages));
   absl::Status room = store_->MakeRoom(nodes * layout_->layers, base_.principal);
@@ -126,6 +130,19 @@ absl::Status BranchState::Prepare(int64_t count) {
   if (donor_) TOKEND_RETURN_IF_ERROR(CopyDonorRows());
   RefreshViews();
   return absl::OkStatus();
+}
+
+bool BranchState::PrepareAhead() {
+  base::MutexLock lock(&store_->mu);
+  TOKEND_CHECK(computed_ + 1 == tokens());
+  if (is_heavy() || lead_in_ || donor_ || !derived_) return false;
+  // As Advance will, so that no more pages are held than a step may need.
+  SlideTo(tokens() - page_tokens_);
+  const int64_t last = tokens() / page_tokens_;
+  const bool free = NodesMissing(last) * layout_->layers <= store_->pool.free();
+  const bool taken = free && TakePages(last).ok();
+  RefreshViews();
+  return taken;
 }
 
 void BranchState::SlideTo(int64_t position) {

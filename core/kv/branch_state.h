@@ -60,6 +60,7 @@ class BranchState {
   void MatchPrefix();
   int64_t step_rows() const;
   absl::Status Prepare(int64_t count);
+  bool PrepareAhead();
   void Advance(int64_t count);
   int64_t PagesNeeded(int64_t tokens, int64_t chunk_tokens) const;
   int64_t PagesInAll(int64_t tokens, int64_t chunk_tokens) const;
@@ -143,6 +144,7 @@ class BranchState {
 
   void DeriveTables() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   // Takes pages for nodes up to index `last`.
+  int64_t NodesMissing(int64_t last) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   absl::Status TakePages(int64_t last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mu);
   // Where there is no room to copy: makes the donor's pages its own, which are then
   // prepared_[0], if no other owns them but the base's session, which is not pinned.

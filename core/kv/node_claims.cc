@@ -93,7 +93,7 @@ void NodeTree::Extend(Claim* claim, Node* child) {
 int64_t NodeTree::Slide(Claim* claim, int64_t position) {
   TOKEND_CHECK(claim->kind_ == Claim::Kind::kStrong);
   if (position <= claim->position_) return 0;
-  const int64_t free_before = pool_->free();
+  const int64_t unowned_before = pool_->unowned();
   const std::vector<LayerGroup>& groups = claim->node_->layout->groups;
   for (size_t g = 0; g < groups.size(); ++g) {
     const ReachablePages before = Reachable(groups[g].mask, claim->position_, page_tokens_);
@@ -111,7 +111,7 @@ int64_t NodeTree::Slide(Claim* claim, int64_t position) {
     if (before.sink_pages > after.sink_pages) leave(after.sink_pages, before.sink_pages);
   }
   claim->position_ = position;
-  return pool_->free() - free_before;
+  return pool_->unowned() - unowned_before;
 }
 
 void NodeTree::Drop(Claim claim) {

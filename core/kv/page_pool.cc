@@ -63,7 +63,21 @@ PageRef PagePool::TakeFrom(int32_t index, int bit, const PageTag& tag) {
 }
 
 void PagePool::Release(base::PageId page) {
-  if (--owners_[static_cast<size_t>(page)] == 0) Free(page);
+  if (--owners_[static_cast<size_t>(page)] == 0) GiveUp(page);
+}
+
+void PagePool::GiveUp(base::PageId page) {
+  if (!step_in_flight()) return Free(page);
+  quarantine_.push_back({page, steps_begun_});
+}
+
+void PagePool::EndStep() {
+  TOKEND_CHECK(step_in_flight());
+  ++steps_done_;
+  for (; !quarantine_.empty() && quarantine_.front().until <= steps_done_;
+       quarantine_.pop_front()) {
+    Free(quarantine_.front().page);
+  }
 }
 
 void PagePool::Free(base::PageId page) {

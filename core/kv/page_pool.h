@@ -2,6 +2,7 @@
 #define TOKEND_CORE_KV_PAGE_POOL_H_
 
 #include <cstdint>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -43,8 +44,10 @@ class PageRef {
 };
 
 // Pages are handed out layer by layer in extents of neighbours, since a sequence
-// reads a layer's pages in a row. Not thread-safe: the store's mutex guards it,
-// and the engine thread alone takes and frees pages.
+// reads a layer's pages in a row. A page that is given up while steps are in flight
+// may still be touched by them: it is quarantined until the newest of them is done.
+// Not thread-safe: the store's mutex guards it, and the engine thread alone takes and
+// frees pages.
 class PagePool {
  public:
   static constexpr int kExtentPages = 16;
@@ -58,6 +61,14 @@ class PagePool {
 
   int64_t total() const { return total_; }
   int64_t free() const { return free_; }
+  int64_t quarantined() const { return static_cast<int64_t>(quarantine_.size()); }
+  // Free or quarantined.
+  int64_t unowned() const { return free_ + quarantined(); }
+
+  // A step was started; the oldest is done.
+  void BeginStep() { ++steps_begun_; }
+  void EndStep();
+  bool step_in_flight() const { return steps_begun_ > steps_done_; }
 
   // The page behind `previous` if it is free; else the first of an untouched
   // extent, else a page among others of the tag's layer, else any. Empty: none is free.
@@ -80,6 +91,7 @@ class PagePool {
   static constexpr int32_t kUntouched = 0;
 
   void Release(base::PageId page);
+  void GiveUp(base::PageId page);
   void Free(base::PageId page);
   PageRef TakeFrom(int32_t extent, int bit, const PageTag& tag);
   // Puts the extent into the list that it belongs to now.
@@ -91,6 +103,13 @@ class PagePool {
   std::vector<int32_t> owners_;  // [pages]
   std::vector<Extent> extents_;
   std::vector<int32_t> lists_;  // [1 + layers] first extent, or -1
+  int64_t steps_begun_ = 0;
+  int64_t steps_done_ = 0;
+  struct Quarantined {
+    base::PageId page;
+    int64_t until;  // so many steps are done
+  };
+  std::deque<Quarantined> quarantine_;
 };
 
 }  // namespace tokend::kv

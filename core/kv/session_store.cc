@@ -219,6 +219,16 @@ StoreSnapshot SessionStore::Snapshot() {
   return snapshot;
 }
 
+void SessionStore::BeginStep() {
+  base::MutexLock lock(&state_->mu);
+  state_->pool.BeginStep();
+}
+
+void SessionStore::EndStep() {
+  base::MutexLock lock(&state_->mu);
+  state_->pool.EndStep();
+}
+
 void SessionStore::Maintain() {
   state_->DeleteIdle();
   state_->Drain();

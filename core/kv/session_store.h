@@ -207,10 +207,16 @@ class SessionStore {
   // looked at, so what a token costs does not depend on how many were before it.
   void Maintain();
 
-  // Pages that could be had for new work right now: free, or cached without an
-  // owner, or held only by sessions that are not pinned, and by no branch that is
-  // not parked. Without what principals other than `principal` hold within their
-  // quotas.
+  // A step over branches' pages was submitted; the oldest one was collected, or nobody
+  // waits for it any more. Pages given up in between are quarantined until the newest
+  // step that was in flight then has ended.
+  void BeginStep();
+  void EndStep();
+
+  // Pages that could be had for new work once no step is in flight: free, or cached
+  // without an owner, or held only by sessions that are not pinned, and by no branch
+  // that is not parked. Without what principals other than `principal` hold within
+  // their quotas.
   int64_t ObtainablePages(absl::string_view principal = "");
 
  private:

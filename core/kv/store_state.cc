@@ -241,6 +241,8 @@ void StoreState::GiveUpHead(Session* session) {
 
 absl::Status StoreState::MakeRoom(int64_t pages, absl::string_view principal) {
   if (pages <= pool.free()) return absl::OkStatus();
+  // What is given up would be quarantined.
+  TOKEND_CHECK(!pool.step_in_flight());
   DrainPiece();
   if (pages > pool.free() + tree.loose_pages() && pages > Obtainable(principal)) {
     return PoolFull(pages, pool.total());
@@ -281,8 +283,10 @@ PageCounts StoreState::CountPages() {
                        .free = pool.free(),
                        .private_pages = owned.once + branch_pages,
                        .shared = owned.shared,
-                       .pinned = owned.pinned};
-  counts.cached = counts.total - counts.free - counts.private_pages - counts.shared - counts.pinned;
+                       .pinned = owned.pinned,
+                       .quarantined = pool.quarantined()};
+  counts.cached =
+      counts.total - pool.unowned() - counts.private_pages - counts.shared - counts.pinned;
   return counts;
 }
 

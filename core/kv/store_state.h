@@ -160,7 +160,7 @@ class StoreState {
   // A piece of the same; false: nothing is left.
   bool DrainPiece() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Makes `pages` pages free for a turn of `principal`, or KV_POOL_FULL and
-  // nothing changes.
+  // nothing changes. While a step is in flight, only for as many as are free already.
   absl::Status MakeRoom(int64_t pages, absl::string_view principal)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Makes the KV of a session's head, if there is one and it is not pinned, one that may

@@ -15,6 +15,7 @@ namespace {
 using base::ErrorReason;
 using base::EvictionCause;
 using base::GetErrorReason;
+using ::testing::ElementsAre;
 
 TEST(PagePoolTest, ALayersPagesAreNeighbours) {
   PagePool pool(2, 16 * 6, nullptr);
@@ -65,6 +66,39 @@ TEST(PagePoolTest, EveryPageIsHandedOutWhateverTheOrder) {
     }
   }
   EXPECT_EQ(static_cast<int64_t>(freed.size()), frees);
+}
+
+TEST(PagePoolTest, APageGivenUpUnderStepsWaitsForTheNewest) {
+  struct Hook : StoreHooks {
+    void OnFreed(base::PageId page) override { freed.push_back(static_cast<int>(page)); }
+    std::vector<int> freed;
+  } hook;
+  PagePool pool(1, 16, &hook);
+  std::vector<PageRef> pages;
+  for (int i = 0; i < 4; ++i) pages.push_back(pool.Take({}, base::PageId::kNone));
+  pages[0].Reset();
+  EXPECT_THAT(hook.freed, ElementsAre(0)) << "no step is in flight";
+  pool.BeginStep();
+  pages[1].Reset();
+  pool.BeginStep();
+  pages[2].Reset();
+  EXPECT_EQ(pool.quarantined(), 2);
+  EXPECT_EQ(pool.free(), 13);
+  EXPECT_EQ(pool.unowned(), 15);
+  while (PageRef page = pool.Take({}, base::PageId::kNone)) {
+    EXPECT_NE(static_cast<int>(page.id()), 1);
+    EXPECT_NE(static_cast<int>(page.id()), 2);
+    pages.push_back(std::move(page));
+  }
+  pages.resize(4);
+  hook.freed.clear();
+  pool.EndStep();
+  EXPECT_THAT(hook.freed, ElementsAre(1)) << "the second step has page 2 in its tables";
+  pool.EndStep();
+  EXPECT_FALSE(pool.step_in_flight());
+  EXPECT_EQ(pool.quarantined(), 0);
+  pages.clear();
+  EXPECT_EQ(pool.free(), 16);
 }
 
 // Sessions of 8 tokens: 2 nodes of 3 pages, all whole.

@@ -261,6 +261,8 @@ void StoreAudit::CheckPages(const std::vector<Node*>& nodes) UNLOCKED {
        : page.owners == 1 ? want.private_pages
                           : want.cached);
   }
+  want.quarantined = state_->pool.quarantined();
+  want.free -= want.quarantined;
   const PageCounts counts = state_->CountPages();
   if (counts.free + counts.cached + counts.private_pages + counts.shared + counts.pinned +
           counts.quarantined !=
@@ -269,7 +271,7 @@ void StoreAudit::CheckPages(const std::vector<Node*>& nodes) UNLOCKED {
   }
   const auto text = [](const PageCounts& c) {
     return absl::StrCat("free ", c.free, " cached ", c.cached, " private ", c.private_pages,
-                        " shared ", c.shared, " pinned ", c.pinned);
+                        " shared ", c.shared, " pinned ", c.pinned, " quarantined ", c.quarantined);
   };
   if (state_->dead.empty() && state_->tree.retired_.empty() && text(counts) != text(want)) {
     Broken(absl::StrCat(text(counts), ", not ", text(want)));
