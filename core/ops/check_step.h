@@ -18,7 +18,7 @@ struct StepLimits {
   int64_t max_sequences = 0;
   int64_t pages = 0;  // of the arena; 0: there is none yet
   int page_tokens = 0;
-  int64_t positions = 0;  // that the model has an embedding for; 0: it has none of them
+  int64_t positions = 0;     // that the model has an embedding for; 0: it has none of them
   int64_t draws_before = 0;  // of the step before, that a row's token may name
 };
 

@@ -95,8 +95,8 @@ struct TokenDraw {
 
 struct StepBatch {
   // [rows], each in [0, vocabulary_size); or -1 - j: what draws[j] of the step submitted
-  // before this one drew, collected or not. Whatever a row computes whose draw found a
-  // logit that is not finite, nobody looks at.
+  // before this one drew, collected or not, if it had at most max_sequences draws. Nobody
+  // looks at what a row computes whose draw found a logit that is not finite.
   absl::Span<const int32_t> tokens;
   absl::Span<const StepSequence> sequences;  // cover all rows, in order
   absl::Span<const int32_t> logit_rows;      // ascending rows whose logits are wanted

@@ -100,14 +100,7 @@ absl::Status CudaBackend::Load(const ops::ModelPlan& plan) {
   shape.pair = pair();
   TOKEND_ASSIGN_OR_RETURN(workspace_, Workspace::Create(model_->plan(), shape));
   TOKEND_RETURN_IF_ERROR(stream_.Zero(workspace_->data(), workspace_->bytes(), "workspace"));
-  TOKEND_ASSIGN_OR_RETURN(staging_, PinnedBuffer::Allocate(shape.step_bytes, "step tables"));
-  // A graph's rows behind those of its step have the tokens and positions of steps
-  // before, or these.
-  std::memset(staging_.data(), 0, static_cast<size_t>(staging_.bytes()));
-  TOKEND_ASSIGN_OR_RETURN(
-      host_draws_, PinnedBuffer::Allocate(
-                       kMaxCudaSequences * static_cast<int64_t>(sizeof(SamplingRow)), "draws"));
-  TOKEND_ASSIGN_OR_RETURN(host_counter_, PinnedBuffer::Allocate(sizeof(unsigned), "counters"));
+  for (Slot& slot : slots_) TOKEND_RETURN_IF_ERROR(MakeSlot(&slot));
   const int64_t copy_bytes = 2 * kCopyBatch * static_cast<int64_t>(sizeof(int32_t));
   TOKEND_ASSIGN_OR_RETURN(host_copies_, PinnedBuffer::Allocate(copy_bytes, "page copies"));
   TOKEND_ASSIGN_OR_RETURN(copies_, DeviceBuffer::Allocate(copy_bytes, "page copies"));
@@ -123,6 +116,7 @@ ops::BackendInfo CudaBackend::info() const {
   info.workspace_bytes = workspace_->bytes() + copies_.bytes();
   info.free_bytes = free_bytes_;
   info.draws_tokens = true;
+  info.steps_in_flight = kStepsInFlight;
   info.fills_scores = false;
   return info;
 }
@@ -187,64 +181,88 @@ ops::StepLimits CudaBackend::Limits() const {
           options_.max_batch_tokens,
           options_.max_sequences,
           pages_,
-          kv_.page_tokens};
+          kv_.page_tokens,
+          model_->plan().position_embedding.rows,
+          draws_before_};
 }
 
-absl::Status CudaBackend::ReserveOutput(const ops::StepBatch& batch) {
+absl::Status CudaBackend::MakeSlot(Slot* slot) {
+  TOKEND_ASSIGN_OR_RETURN(slot->tables,
+                          PinnedBuffer::Allocate(writer_.block_bytes(), "step tables"));
+  // A graph's rows behind those of its step have the tokens and positions of steps
+  // before, or these.
+  std::memset(slot->tables.data(), 0, static_cast<size_t>(slot->tables.bytes()));
+  TOKEND_ASSIGN_OR_RETURN(
+      slot->draws, PinnedBuffer::Allocate(
+                       kMaxCudaSequences * static_cast<int64_t>(sizeof(SamplingRow)), "draws"));
+  TOKEND_ASSIGN_OR_RETURN(slot->counter, PinnedBuffer::Allocate(sizeof(unsigned), "counters"));
+  TOKEND_ASSIGN_OR_RETURN(slot->done, Event::Create());
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackend::ReserveOutput(const ops::StepBatch& batch, Slot* slot) {
   const auto rows = static_cast<int64_t>(batch.logit_rows.size());
   const int64_t width = batch.draws.empty() ? model_->plan().vocabulary_size : 1;
-  PinnedBuffer* const buffer = batch.draws.empty() ? &host_logits_ : &host_tokens_;
+  PinnedBuffer* const buffer = batch.draws.empty() ? &slot->logits : &slot->tokens;
   static_assert(sizeof(float) == sizeof(int32_t));
   const int64_t bytes = rows * width * static_cast<int64_t>(sizeof(float));
-  if (bytes <= buffer->bytes()) return absl::OkStatus();
-  TOKEND_ASSIGN_OR_RETURN(*buffer, PinnedBuffer::Allocate(bytes, "a step's output"));
+  if (bytes > buffer->bytes()) {
+    TOKEND_ASSIGN_OR_RETURN(*buffer, PinnedBuffer::Allocate(bytes, "a step's output"));
+  }
+  slot->output = {};
+  if (batch.draws.empty()) {
+    slot->output.logits = {slot->logits.as<float>(), static_cast<size_t>(rows * width)};
+  } else {
+    slot->output.tokens = {slot->tokens.as<int32_t>(), batch.draws.size()};
+  }
   return absl::OkStatus();
 }
 
 absl::Status CudaBackend::Submit(const ops::StepBatch& batch) {
-  if (output_.has_value()) return ops::BadStep("a step is in flight");
+  if (submitted_ - collected_ >= kStepsInFlight) {
+    return ops::BadStep(absl::StrCat(submitted_ - collected_, " steps are in flight"));
+  }
   TOKEND_RETURN_IF_ERROR(ops::CheckStep(batch, Limits()));
   TOKEND_RETURN_IF_ERROR(UseDevice(options_.device.ordinal));
-  TOKEND_RETURN_IF_ERROR(ReserveOutput(batch));
+  // Whoever had it before was collected.
+  Slot& slot = slots_[static_cast<size_t>(submitted_ % kStepsInFlight)];
+  TOKEND_RETURN_IF_ERROR(ReserveOutput(batch, &slot));
   TOKEND_ASSIGN_OR_RETURN(
       const StepShape shape,
-      writer_.Write(batch, {staging_.data(), static_cast<size_t>(staging_.bytes())}));
-  TOKEND_RETURN_IF_ERROR(RunStep(shape, batch));
-  TOKEND_RETURN_IF_ERROR(stream_.CopyToHost(host_counter_.data(), workspace_->saturations,
+      writer_.Write(batch, {slot.tables.data(), static_cast<size_t>(slot.tables.bytes())}));
+  TOKEND_RETURN_IF_ERROR(RunStep(shape, batch, slot));
+  TOKEND_RETURN_IF_ERROR(stream_.CopyToHost(slot.counter.data(), workspace_->saturations,
                                             sizeof(unsigned), "counters"));
-  ops::StepOutput output;
-  const size_t rows = batch.logit_rows.size();
-  if (batch.draws.empty()) {
-    output.logits = {host_logits_.as<float>(),
-                     rows * static_cast<size_t>(model_->plan().vocabulary_size)};
-  } else {
-    output.tokens = {host_tokens_.as<int32_t>(), rows};
-  }
-  output_ = output;
+  TOKEND_RETURN_IF_ERROR(stream_.Record(slot.done));
+  ++submitted_;
+  const auto draws = static_cast<int64_t>(batch.draws.size());
+  draws_before_ = draws <= kBatchClasses.back() ? draws : 0;
   return absl::OkStatus();
 }
 
 absl::StatusOr<ops::StepOutput> CudaBackend::Collect() {
-  if (!output_.has_value()) return ops::BadStep("no step is in flight");
-  ops::StepOutput output = *std::exchange(output_, std::nullopt);
+  if (submitted_ == collected_) return ops::BadStep("no step is in flight");
   TOKEND_RETURN_IF_ERROR(UseDevice(options_.device.ordinal));
-  TOKEND_RETURN_IF_ERROR(stream_.Synchronize("step"));
-  output.saturated_activations = *host_counter_.as<unsigned>();
-  return output;
+  Slot& slot = slots_[static_cast<size_t>(collected_ % kStepsInFlight)];
+  TOKEND_RETURN_IF_ERROR(slot.done.Synchronize("step"));
+  ++collected_;
+  slot.output.saturated_activations = *slot.counter.as<unsigned>();
+  return slot.output;
 }
 
-absl::Status CudaBackend::RunStep(const StepShape& shape, const ops::StepBatch& batch) {
+absl::Status CudaBackend::RunStep(const StepShape& shape, const ops::StepBatch& batch,
+                                  const Slot& slot) {
   TOKEND_RETURN_IF_ERROR(
-      stream_.CopyToDevice(workspace_->step, staging_.data(), shape.used_bytes, "step tables"));
+      stream_.CopyToDevice(workspace_->step, slot.tables.data(), shape.used_bytes, "step tables"));
   const auto rows = static_cast<int>(batch.tokens.size());
   const bool every_row = batch.logit_rows.size() == batch.tokens.size();
   if (every_row && batch.sequences.size() == batch.tokens.size()) {
     const auto found = std::lower_bound(kBatchClasses.begin(), kBatchClasses.end(), rows);
     const auto index = static_cast<size_t>(found - kBatchClasses.begin());
-    TOKEND_RETURN_IF_ERROR(SendDraws(batch, 0, rows));
+    TOKEND_RETURN_IF_ERROR(SendDraws(batch, 0, rows, slot));
     const auto& graphs = batch.draws.empty() ? logit_graphs_ : draw_graphs_;
     TOKEND_RETURN_IF_ERROR(graphs[index].Launch(stream_));
-    return ReadRows(batch, 0, rows);
+    return ReadRows(batch, 0, rows, slot);
   }
   PassShape pass;
   pass.rows = rows;
@@ -258,18 +276,19 @@ absl::Status CudaBackend::RunStep(const StepShape& shape, const ops::StepBatch& 
   for (int first = 0; first < count; first += kBatchClasses.back()) {
     const int part = std::min(count - first, kBatchClasses.back());
     TOKEND_RETURN_IF_ERROR(pass_->RunHead(first, part, every_row));
-    TOKEND_RETURN_IF_ERROR(SendDraws(batch, first, part));
+    TOKEND_RETURN_IF_ERROR(SendDraws(batch, first, part, slot));
     if (!batch.draws.empty()) TOKEND_RETURN_IF_ERROR(pass_->RunDraws(part));
-    TOKEND_RETURN_IF_ERROR(ReadRows(batch, first, part));
+    TOKEND_RETURN_IF_ERROR(ReadRows(batch, first, part, slot));
   }
   return absl::OkStatus();
 }
 
-absl::Status CudaBackend::SendDraws(const ops::StepBatch& batch, int first, int count) {
+absl::Status CudaBackend::SendDraws(const ops::StepBatch& batch, int first, int count,
+                                    const Slot& slot) {
   if (batch.draws.empty()) return absl::OkStatus();
   // The rows sent before may still be on their way.
   if (first > 0) TOKEND_RETURN_IF_ERROR(stream_.Synchronize("draws"));
-  auto* const rows = host_draws_.as<SamplingRow>();
+  auto* const rows = slot.draws.as<SamplingRow>();
   for (int i = 0; i < count; ++i) {
     const ops::TokenDraw& draw = batch.draws[static_cast<size_t>(first + i)];
     rows[i] = MakeSamplingRow(*draw.params, draw.position);
@@ -278,14 +297,15 @@ absl::Status CudaBackend::SendDraws(const ops::StepBatch& batch, int first, int 
                               count * static_cast<int64_t>(sizeof(SamplingRow)), "draws");
 }
 
-absl::Status CudaBackend::ReadRows(const ops::StepBatch& batch, int first, int count) {
+absl::Status CudaBackend::ReadRows(const ops::StepBatch& batch, int first, int count,
+                                   const Slot& slot) {
   constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
   if (!batch.draws.empty()) {
-    return stream_.CopyToHost(host_tokens_.as<int32_t>() + first, workspace_->tokens,
-                              count * kBytes, "tokens");
+    return stream_.CopyToHost(slot.tokens.as<int32_t>() + first, workspace_->tokens, count * kBytes,
+                              "tokens");
   }
   const int64_t vocabulary = model_->plan().vocabulary_size;
-  return stream_.CopyToHost(host_logits_.as<float>() + first * vocabulary, workspace_->logits,
+  return stream_.CopyToHost(slot.logits.as<float>() + first * vocabulary, workspace_->logits,
                             count * vocabulary * kBytes, "logits");
 }
 

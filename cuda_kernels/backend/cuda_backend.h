@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -44,6 +43,7 @@ class CudaBackend final : public ops::Backend {
  private:
   // Decode steps of up to so many rows share a graph.
   static constexpr std::array<int, 6> kBatchClasses = {1, 2, 4, 8, 16, 32};
+  static constexpr int kStepsInFlight = 2;
   // Pages that one launch copies.
   static constexpr int64_t kCopyBatch = 256;
 
@@ -60,13 +60,24 @@ class CudaBackend final : public ops::Backend {
   ForwardPass::Parts Parts() const;
   absl::Status CaptureGraphs();
   absl::StatusOr<Graph> CaptureGraph(int rows, bool draw);
+  // The host's side of a step in flight, all of it pinned.
+  struct Slot {
+    PinnedBuffer tables;   // StepTableWriter
+    PinnedBuffer draws;    // [kMaxCudaSequences] SamplingRow
+    PinnedBuffer logits;   // [rows, vocabulary_size]
+    PinnedBuffer tokens;   // [rows]
+    PinnedBuffer counter;  // saturations
+    Event done;            // its outputs have arrived
+    ops::StepOutput output;
+  };
+  absl::Status MakeSlot(Slot* slot);
   // Host memory for what the step gives.
-  absl::Status ReserveOutput(const ops::StepBatch& batch);
-  // Runs the step in the staging block; logits or tokens go to the host's memory.
-  absl::Status RunStep(const StepShape& shape, const ops::StepBatch& batch);
+  absl::Status ReserveOutput(const ops::StepBatch& batch, Slot* slot);
+  // Starts the step that the slot's tables describe, with what brings its output there.
+  absl::Status RunStep(const StepShape& shape, const ops::StepBatch& batch, const Slot& slot);
   // Logit rows [first, first + count) of the step, through a graph or launch by launch.
-  absl::Status SendDraws(const ops::StepBatch& batch, int first, int count);
-  absl::Status ReadRows(const ops::StepBatch& batch, int first, int count);
+  absl::Status SendDraws(const ops::StepBatch& batch, int first, int count, const Slot& slot);
+  absl::Status ReadRows(const ops::StepBatch& batch, int first, int count, const Slot& slot);
   absl::Status CopyBatch(absl::Span<const ops::PageCopy> copies);
 
   const CudaBackendOptions options_;
@@ -82,15 +93,13 @@ class CudaBackend final : public ops::Backend {
   std::array<Graph, kBatchClasses.size()> logit_graphs_;
   std::array<Graph, kBatchClasses.size()> draw_graphs_;
 
-  PinnedBuffer staging_;                   // the step's tables
-  PinnedBuffer host_logits_;               // [rows, vocabulary_size]
-  PinnedBuffer host_draws_;                // [kMaxCudaSequences] SamplingRow
-  PinnedBuffer host_tokens_;               // [rows]
-  PinnedBuffer host_counter_;              // saturations
-  PinnedBuffer host_copies_;               // [2, kCopyBatch] page ids
-  DeviceBuffer copies_;                    // the same
-  std::optional<ops::StepOutput> output_;  // of the step in flight
-  int64_t free_bytes_ = -1;                // as in ops::BackendInfo
+  std::array<Slot, kStepsInFlight> slots_;
+  int64_t submitted_ = 0;  // steps
+  int64_t collected_ = 0;
+  int64_t draws_before_ = 0;  // of the step submitted last, which are on the device
+  PinnedBuffer host_copies_;  // [2, kCopyBatch] page ids
+  DeviceBuffer copies_;       // the same
+  int64_t free_bytes_ = -1;   // as in ops::BackendInfo
 };
 
 }  // namespace tokend::cuda

@@ -79,6 +79,7 @@ absl::Status ForwardPass::RunStart(const PassShape& shape) const {
   EmbeddingParams embedding;
   embedding.rows = shape.rows;
   embedding.tokens = parts_.step.tokens;
+  embedding.drawn = work.tokens;
   embedding.table = parts_.model->embedding();
   embedding.scale = plan().embedding_scale;
   embedding.positions = parts_.model->position_embedding();

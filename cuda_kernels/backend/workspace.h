@@ -45,7 +45,7 @@ class Workspace {
   HalfRows activated;            // [rows, ffn_width]
   float* logits = nullptr;       // [logit_rows, vocabulary_size]
   SamplingRow* draws = nullptr;  // [logit_rows]
-  int32_t* tokens = nullptr;     // [logit_rows]
+  int32_t* tokens = nullptr;     // [logit_rows], drawn; the next step may start with them
   unsigned char* sampling = nullptr;
   std::vector<RopeTable> ropes;  // by ModelPlan::ropes
   unsigned char* attention = nullptr;

@@ -148,7 +148,9 @@ __global__ void EmbedKernel(EmbeddingParams params) {
   WaitForPreviousKernel();
   const int row = static_cast<int>(blockIdx.x);
   float* x = params.x + row * params.x_stride;
-  PutRow(params.table, params.tokens[row], params.scale, false, x);
+  int token = params.tokens[row];
+  if (token < 0) token = max(0, params.drawn[-1 - token]);
+  PutRow(params.table, token, params.scale, false, x);
   if (params.positions.data == nullptr) return;
   __syncthreads();  // the tables' formats may differ, and with them who holds a column
   PutRow(params.positions, params.row_positions[row], 1, true, x);

@@ -10,11 +10,13 @@
 
 namespace tokend::cuda {
 
-// x[r] = scale * table[tokens[r]] + positions[row_positions[r]], in f32, each operation
+// x[r] = scale * table[token of r] + positions[row_positions[r]], in f32, each operation
 // rounded. A quantised weight has the value of ops::DequantizeRowRef.
 struct EmbeddingParams {
   int rows = 0;
-  const int32_t* tokens = nullptr;  // [rows], on the device
+  // [rows], on the device; -1 - j: drawn[j], or 0 if that is negative.
+  const int32_t* tokens = nullptr;
+  const int32_t* drawn = nullptr;
   // [vocabulary, width]: the very copy that a tied output head multiplies by.
   PackedMatrix table;
   float scale = 1;
