@@ -126,6 +126,7 @@ kv::Conversation Scheduler::FinalConversation(Turn& turn, int64_t keep) {
 
 absl::StatusOr<Finished> Scheduler::Close(Turn& turn, absl::StatusOr<Finished> outcome) {
   turn.ended = true;
+  for (Flight& flight : flights_) flight.batch.Forget(&turn);
   ++closed_turns_;
   parks_in_vain_ = 0;
   // What the turn held is free before anybody hears of its end.

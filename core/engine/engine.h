@@ -44,8 +44,9 @@ struct EngineOptions {
 
 // Where a turn's events go; one sink a turn. All calls come from the engine
 // thread, in order (Started?, Delta*, then one of Finished and Failed), and must
-// not block. The turn's pages, its place in the session's line and its id are
-// free, and it is counted, before Finished or Failed is called.
+// not block. The turn's place in the session's line and its id are free, its pages as
+// well or, on a device that has started the next step by then, quarantined until that
+// is over, and it is counted, before Finished or Failed is called.
 class TurnSink {
  public:
   virtual ~TurnSink() = default;

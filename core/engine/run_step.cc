@@ -59,8 +59,17 @@ void Scheduler::Plan() {
   PlanStep(demands_, limits, cost_, &rows_);
 }
 
-absl::Status Scheduler::Prepare() {
-  batch_.Clear();
+absl::Status Scheduler::SubmitNext() {
+  Plan();
+  Flight& flight = NextFlight();
+  const absl::Status prepared = Prepare(&flight.batch);
+  Sweep();
+  if (!prepared.ok() || flight.batch.rows() == 0) return prepared;
+  return SubmitFlight(flight);
+}
+
+absl::Status Scheduler::Prepare(StepBatchBuilder* batch) {
+  batch->Clear();
   if (failure_.has_value()) return absl::OkStatus();
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (rows_[i] > 0 && running_[i]->awake()) {
@@ -69,7 +78,7 @@ absl::Status Scheduler::Prepare() {
   }
   // A turn prepared early may have given its pages to one before it.
   for (size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i] > 0 && running_[i]->awake()) batch_.Add(running_[i].get(), rows_[i]);
+    if (rows_[i] > 0 && running_[i]->awake()) batch->Add(running_[i].get(), rows_[i]);
   }
   return absl::OkStatus();
 }
@@ -92,17 +101,19 @@ absl::Status Scheduler::PrepareTurn(Turn& turn, int* rows) {
   }
 }
 
-void Scheduler::FinishStep(const ops::StepOutput& output, absl::Duration took) {
+void Scheduler::FinishStep(const StepBatchBuilder& batch, const ops::StepOutput& output,
+                           absl::Duration took) {
   const absl::Duration now = parts_.clock->Monotonic();
-  cost_.Observe(batch_.rows(), took);
+  cost_.Observe(batch.rows(), took);
   parks_in_vain_ = 0;
   saturated_activations_ = output.saturated_activations;
   base::StepReport report;
   report.duration = took;
   int drawn = 0;
-  for (const StepBatchBuilder::Entry& entry : batch_.entries()) {
-    Turn& turn = *entry.turn;
+  for (const StepBatchBuilder::Entry& entry : batch.entries()) {
     (entry.decode ? report.decode_tokens : report.prefill_tokens) += entry.rows;
+    if (entry.turn == nullptr) continue;
+    Turn& turn = *entry.turn;
     turn.branch->Advance(entry.rows);
     if (!entry.decode) FinishPrefillRows(turn, entry.rows);
     if (entry.logit_row < 0 || turn.ended) continue;
@@ -117,7 +128,7 @@ void Scheduler::FinishStep(const ops::StepOutput& output, absl::Duration took) {
       Fail(turn, sampling::NonFiniteLogit(-1 - token));
     }
   }
-  report.decode = took * report.decode_tokens / batch_.rows();
+  report.decode = took * report.decode_tokens / batch.rows();
   report.prefill = took - report.decode;
   parts_.observer->OnStep(report);
   if (drawn > 0) parts_.observer->OnGeneratedTokens(drawn);

@@ -45,6 +45,7 @@ Scheduler::Scheduler(const EngineOptions& options, const Engine::Parts& parts)
       vocabulary_size_(std::min(options.vocabulary_size, parts.tokenizer->vocabulary_size())),
       draws_on_backend_(parts.backend->info().draws_tokens &&
                         vocabulary_size_ == options.vocabulary_size),
+      runs_ahead_(draws_on_backend_ && parts.backend->info().steps_in_flight >= kMostFlights),
       registry_({options.max_running, options.max_queued, options.replay_window}) {}
 
 Scheduler::~Scheduler() { Shutdown(); }
@@ -126,19 +127,15 @@ absl::StatusOr<bool> Scheduler::StepOnce() {
   EndForDrain(now);
   PauseSlowReaders(now);
   Sweep();
-  StartWaiting();
-  Sweep();
-  bool ran = false;
-  Plan();
-  absl::Status status = Prepare();
-  Sweep();
-  if (status.ok() && batch_.rows() > 0) {
-    const absl::Duration before = parts_.clock->Monotonic();
-    const auto output = parts_.backend->Forward(batch_.Build(draws_on_backend_));
-    status = output.status();
-    if (output.ok()) FinishStep(*output, parts_.clock->Monotonic() - before);
-    ran = true;
+  absl::Status status;
+  if (in_flight() == 0) {
+    StartWaiting();
+    Sweep();
+    status = SubmitNext();
   }
+  if (status.ok() && MayRunAhead()) status = RunAhead();
+  const bool ran = in_flight() > 0;
+  if (status.ok() && ran) status = CollectFlight();
   if (!status.ok()) Break(status);
   Sweep();
   if (failure_.has_value() && !std::exchange(failure_told_, true)) return *failure_;
@@ -224,6 +221,7 @@ void Scheduler::Break(const absl::Status& cause) {
   failure_ = IsBackendFailure(cause) ? cause : BackendFailed(cause);
   registry_.BeginDrain(parts_.clock->Monotonic());
   FailAll(*failure_, Draining());
+  AbandonFlights();
 }
 
 void Scheduler::FailAll(const absl::Status& running, const absl::Status& waiting) {
@@ -242,6 +240,7 @@ void Scheduler::Sweep() {
 }
 
 absl::Duration Scheduler::IdleTime() {
+  if (in_flight() > 0) return absl::ZeroDuration();
   absl::Duration at = absl::InfiniteDuration();
   for (const auto& turn : running_) {
     if (turn->timer.phase() != PhaseTimer::kParked) return absl::ZeroDuration();
@@ -259,6 +258,9 @@ void Scheduler::Shutdown() {
   TakeCommands();
   FailAll(Draining(), Draining());
   Sweep();
+  // The device is done with all pages before anybody takes them away.
+  for (int i = in_flight(); i > 0; --i) (void)parts_.backend->Collect();
+  AbandonFlights();
 }
 
 }  // namespace tokend::engine

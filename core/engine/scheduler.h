@@ -1,7 +1,9 @@
 #ifndef TOKEND_CORE_ENGINE_SCHEDULER_H_
 #define TOKEND_CORE_ENGINE_SCHEDULER_H_
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -44,8 +46,9 @@ class Scheduler {
   // --- Engine thread. ---
 
   // Takes what came from other threads, ends what is over, starts what can start,
-  // and runs one step. False: there is nothing to do until IdleTime(), or until
-  // somebody calls. kBackendFailed, once: all turns were failed, and no step is run
+  // and runs one step; where the backend lets it run ahead, the next one has started
+  // before this one's tokens are read. False: there is nothing to do until IdleTime(),
+  // or until somebody calls. kBackendFailed, once: all turns were failed, and no step is run
   // any more.
   absl::StatusOr<bool> StepOnce();
   // How long there will be nothing to do if nobody calls; at most a second.
@@ -100,13 +103,33 @@ class Scheduler {
   void EndAlone(Turn& turn, const absl::Status& cause);
   void Park(Turn& turn);
 
+  // A step that was submitted and not yet collected.
+  struct Flight {
+    StepBatchBuilder batch;
+    bool drawn = false;  // the backend draws its tokens
+    absl::Duration submitted;
+  };
+  static constexpr int kMostFlights = 2;
+
+  // run_ahead.cc: steps in flight.
+  int in_flight() const { return static_cast<int>(submitted_ - collected_); }
+  Flight& NextFlight() { return flights_[static_cast<size_t>(submitted_ % kMostFlights)]; }
+  bool WaitsToStart() const;
+  bool MayRunAhead();
+  absl::Status RunAhead();
+  absl::Status SubmitFlight(Flight& flight);
+  absl::Status CollectFlight();
+  void AbandonFlights();
+
   // run_step.cc: one step.
   void Plan();
   void PauseSlowReaders(absl::Duration now);
   int FreePlaces() const;
-  absl::Status Prepare();
+  absl::Status SubmitNext();
+  absl::Status Prepare(StepBatchBuilder* batch);
   absl::Status PrepareTurn(Turn& turn, int* rows);
-  void FinishStep(const ops::StepOutput& output, absl::Duration took);
+  void FinishStep(const StepBatchBuilder& batch, const ops::StepOutput& output,
+                  absl::Duration took);
   void FinishPrefillRows(Turn& turn, int rows);
   void DrawToken(Turn& turn, absl::Span<const float> logits, absl::Duration now);
   void AddToken(Turn& turn, int32_t token, std::optional<TokenLogprob> logprob, absl::Duration now);
@@ -125,6 +148,7 @@ class Scheduler {
   const int vocabulary_size_;  // tokens that may be drawn or sent
   // Where the backend knows how, and knows of no other tokens.
   const bool draws_on_backend_;
+  const bool runs_ahead_;
   TurnRegistry registry_;
   RateWindow rates_;
   std::atomic<int64_t> saturated_activations_ = 0;
@@ -134,7 +158,10 @@ class Scheduler {
   std::vector<std::unique_ptr<Turn>> running_;  // by start
   sampling::Sampler sampler_;
   StepCost cost_;
-  StepBatchBuilder batch_;
+  std::array<Flight, kMostFlights> flights_;
+  int64_t submitted_ = 0;  // steps
+  int64_t collected_ = 0;
+  absl::Duration last_collected_ = -absl::InfiniteDuration();
   // Scratch, so that a step takes no memory.
   std::vector<int32_t> tokens_;
   std::vector<StepDemand> demands_;  // of running_

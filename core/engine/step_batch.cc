@@ -25,15 +25,35 @@ void StepBatchBuilder::Add(Turn* turn, int rows) {
   entry.rows = rows;
   const bool last = branch.computed() + rows == branch.tokens();
   entry.decode = turn->decoding() && rows == 1 && last;
-  if (last && turn->limit.tokens > 0) {
-    entry.logit_row = static_cast<int>(logit_rows_.size());
-    logit_rows_.push_back(sequence.first_row + rows - 1);
-    const Request& request = turn->request;
-    if (ops::DrawsAlone(request.sampling) && !request.top_logprobs.has_value()) {
-      draws_.push_back({&request.sampling, branch.tokens()});
-    }
-  }
+  if (last && turn->limit.tokens > 0) AddLogitRow(&entry, branch.tokens());
   entries_.push_back(entry);
+}
+
+void StepBatchBuilder::AddAhead(Turn* turn, int draw) {
+  const kv::Branch& branch = *turn->branch;
+  sequences_.push_back({rows(), 1, branch.tokens(), branch.layers()});
+  tokens_.push_back(-1 - draw);
+  Entry entry;
+  entry.turn = turn;
+  entry.rows = 1;
+  entry.decode = true;
+  AddLogitRow(&entry, branch.tokens() + 1);
+  entries_.push_back(entry);
+}
+
+void StepBatchBuilder::AddLogitRow(Entry* entry, int64_t position) {
+  entry->logit_row = static_cast<int>(logit_rows_.size());
+  logit_rows_.push_back(rows() - 1);
+  const Request& request = entry->turn->request;
+  if (ops::DrawsAlone(request.sampling) && !request.top_logprobs.has_value()) {
+    draws_.push_back({&request.sampling, position});
+  }
+}
+
+void StepBatchBuilder::Forget(const Turn* turn) {
+  for (Entry& entry : entries_) {
+    if (entry.turn == turn) entry.turn = nullptr;
+  }
 }
 
 ops::StepBatch StepBatchBuilder::Build(bool draw) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -42,6 +43,8 @@ int64_t Weight(uint64_t x, uint64_t value, int64_t distance) {
 }
 
 }  // namespace
+
+bool TestsRunAhead() { return std::getenv("TOKEND_TEST_RUN_AHEAD") != nullptr; }
 
 void FakeLogits(uint64_t x, absl::Span<float> logits) {
   for (size_t i = 0; i < logits.size(); ++i) {
@@ -201,6 +204,7 @@ absl::Status FakeBackend::Submit(const ops::StepBatch& batch) {
   draws_before_ = batch.draws.size();
   if (!problems_.empty()) return Failed(problems_.front());
   if (options_.steps_in_flight > 1) {
+    if (!waiting_.empty()) ++steps_ahead_;
     waiting_.emplace_back(batch);
     return absl::OkStatus();
   }
@@ -221,7 +225,16 @@ absl::StatusOr<ops::StepOutput> FakeBackend::Collect() {
   return output;
 }
 
-absl::StatusOr<ops::StepOutput> FakeBackend::Run(const ops::StepBatch& batch) {
+// Looks up the tokens that the step before drew.
+absl::StatusOr<ops::StepOutput> FakeBackend::Run(ops::StepBatch batch) {
+  std::vector<int32_t> tokens(batch.tokens.begin(), batch.tokens.end());
+  for (int32_t& token : tokens) {
+    if (token >= 0) continue;
+    const auto draw = static_cast<size_t>(-1 - token);
+    if (draw >= tokens_.size()) return Failed("a token that no step before drew");
+    token = std::max(0, tokens_[draw]);
+  }
+  batch.tokens = tokens;
   if (on_forward) {
     if (absl::Status status = on_forward(batch); !status.ok()) return status;
   }
@@ -230,18 +243,10 @@ absl::StatusOr<ops::StepOutput> FakeBackend::Run(const ops::StepBatch& batch) {
   rows_ += static_cast<int64_t>(batch.tokens.size());
   const int vocabulary = options_.vocabulary_size;
   logits_.resize(batch.logit_rows.size() * vocabulary);
-  std::vector<int32_t> tokens(batch.tokens.begin(), batch.tokens.end());
-  for (int32_t& token : tokens) {
-    if (token >= 0) continue;
-    const auto draw = static_cast<size_t>(-1 - token);
-    if (draw >= tokens_.size()) return Failed("a token that no step before drew");
-    token = std::max(0, tokens_[draw]);
-  }
   std::vector<uint64_t> x;
   size_t next = 0;
   for (const ops::StepSequence& sequence : batch.sequences) {
-    RunSequence(sequence, absl::MakeConstSpan(tokens).subspan(sequence.first_row, sequence.rows),
-                &x);
+    RunSequence(sequence, batch.tokens.subspan(sequence.first_row, sequence.rows), &x);
     for (; next < batch.logit_rows.size() &&
            batch.logit_rows[next] < sequence.first_row + sequence.rows;
          ++next) {

@@ -18,15 +18,18 @@
 
 namespace tokend::testing {
 
+bool TestsRunAhead();
+
 struct FakeBackendOptions {
   int layers = 3;
   int page_tokens = 16;
   int vocabulary_size = 64;
   int max_batch_tokens = 2048;
   int max_sequences = 32;
-  bool draws_tokens = false;
+  // Both: as $TOKEND_TEST_RUN_AHEAD says, with which whole suites run ahead.
+  bool draws_tokens = TestsRunAhead();
   // With more than one a step runs when it is collected, as late as a device may.
-  int steps_in_flight = 1;
+  int steps_in_flight = TestsRunAhead() ? 2 : 1;
 };
 
 // A backend without a model. With x[0][p] = H(token p), layer l keeps
@@ -63,6 +66,8 @@ class FakeBackend : public ops::Backend {
   // Empty, or what reads and writes went wrong.
   const std::vector<std::string>& problems() const { return problems_; }
   int64_t steps() const { return steps_; }
+  // Submitted before the step before was collected.
+  int64_t steps_ahead() const { return steps_ahead_; }
   int64_t rows() const { return rows_; }
   int64_t copied_pages() const { return copied_pages_; }
 
@@ -92,7 +97,7 @@ class FakeBackend : public ops::Backend {
   };
 
   absl::Status CheckBatch(const ops::StepBatch& batch);
-  absl::StatusOr<ops::StepOutput> Run(const ops::StepBatch& batch);
+  absl::StatusOr<ops::StepOutput> Run(ops::StepBatch batch);
   absl::Status Copy(absl::Span<const ops::PageCopy> copies);
   void RunSequence(const ops::StepSequence& sequence, absl::Span<const int32_t> tokens,
                    std::vector<uint64_t>* x);
@@ -113,6 +118,7 @@ class FakeBackend : public ops::Backend {
   sampling::Sampler sampler_;
   std::vector<std::string> problems_;
   int64_t steps_ = 0;
+  int64_t steps_ahead_ = 0;
   int64_t rows_ = 0;
   int64_t copied_pages_ = 0;
 };

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <vector>
 
 namespace tokend::testing {
 namespace {
@@ -111,6 +113,50 @@ TEST_F(FakeBackendTest, TwoWritersOfAPageFailTheStep) {
   const std::vector<ops::StepSequence> sequences = {{.rows = 1, .layers = layers},
                                                     {.first_row = 1, .rows = 1, .layers = layers}};
   EXPECT_FALSE(backend_.Forward({.tokens = tokens, .sequences = sequences}).ok());
+}
+
+// Two steps and a copy between them, which run late and in order.
+TEST(FakeBackendInFlightTest, AStepStartsWithWhatTheOneBeforeDraws) {
+  FakeBackend backend({.layers = kLayers,
+                       .page_tokens = kPageTokens,
+                       .vocabulary_size = kVocabulary,
+                       .draws_tokens = true,
+                       .steps_in_flight = 2});
+  ASSERT_TRUE(backend.AllocateArena(8).ok());
+  ops::SamplingParams greedy;
+  greedy.temperature = 0;
+  const auto submit = [&](std::vector<int32_t> tokens, int64_t position) {
+    const std::vector<base::PageId> pages = {base::PageId{0}, base::PageId{1}};
+    const std::vector<ops::LayerKv> layers = {{.pages = &pages[0], .page_count = 1},
+                                              {.pages = &pages[1], .page_count = 1}};
+    const ops::StepSequence sequence = {
+        .rows = static_cast<int32_t>(tokens.size()), .position = position, .layers = layers};
+    const int32_t last = sequence.rows - 1;
+    const ops::SamplingParams params = greedy;
+    const ops::TokenDraw draw = {&params, position + sequence.rows};
+    return backend.Submit({tokens, {&sequence, 1}, {&last, 1}, {&draw, 1}});
+  };
+  FakeReference reference(kVocabulary, {{}, {}});
+  const auto want = [&](std::vector<int32_t> tokens) {
+    reference.Append(tokens);
+    const std::vector<float> logits = reference.Logits(reference.size() - 1);
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  };
+  ASSERT_TRUE(submit({3, 4}, 0).ok());
+  const std::vector<ops::PageCopy> copies = {{base::PageId{0}, base::PageId{2}, 2}};
+  ASSERT_TRUE(backend.CopyPages(copies).ok());
+  ASSERT_TRUE(submit({-1}, 2).ok());
+  EXPECT_EQ(backend.steps_ahead(), 1);
+  const auto first = backend.Collect();
+  ASSERT_TRUE(first.ok());
+  const int32_t token = want({3, 4});
+  EXPECT_THAT(first->tokens, ElementsAreArray({token}));
+  EXPECT_EQ(backend.PageChecksum(base::PageId{2}, 2), backend.PageChecksum(base::PageId{0}, 2));
+  const auto second = backend.Collect();
+  ASSERT_TRUE(second.ok());
+  EXPECT_THAT(second->tokens, ElementsAreArray({want({token})}));
+  EXPECT_FALSE(backend.Collect().ok());
+  EXPECT_FALSE(submit({-2}, 3).ok()) << "there is no such draw";
 }
 
 TEST_F(FakeBackendTest, FailsTheCallThatItIsToldTo) {

@@ -71,6 +71,11 @@ class ShadowTagsTest : public ::testing::Test {
   }
 
   absl::Status Step(int64_t position, int rows) {
+    const absl::Status submitted = Submit(position, rows);
+    return submitted.ok() ? tags_.Collect().status() : submitted;
+  }
+
+  absl::Status Submit(int64_t position, int rows) {
     std::vector<ops::LayerKv> layers(kLayers);
     for (int layer = 0; layer < kLayers; ++layer) {
       layers[layer].pages = tables_[layer].data();
@@ -78,7 +83,7 @@ class ShadowTagsTest : public ::testing::Test {
     }
     const std::vector<int32_t> tokens(rows);
     const ops::StepSequence sequence = {.rows = rows, .position = position, .layers = layers};
-    return tags_.Forward({.tokens = tokens, .sequences = {&sequence, 1}}).status();
+    return tags_.Submit({.tokens = tokens, .sequences = {&sequence, 1}});
   }
 
   absl::Status Copy(int from, int to, int rows) {
@@ -188,6 +193,28 @@ TEST_F(ShadowTagsTest, APageIsCopiedOverANodes) {
 TEST_F(ShadowTagsTest, ARowIsCopiedThatNobodyWrote) {
   Take(4, 1, 0);
   ExpectFound(Copy(2, 4, 2), "a row is copied that is not written");
+}
+
+TEST_F(ShadowTagsTest, APageIsFreedUnderAStep) {
+  ASSERT_TRUE(Submit(kPageTokens + 1, 1).ok());
+  tags_.OnFreed(Page(3));
+  EXPECT_FALSE(tags_.Collect().ok());
+  ExpectOnly("a page is freed under a step in flight");
+}
+
+TEST_F(ShadowTagsTest, APageIsTakenAgainUnderAStep) {
+  ASSERT_TRUE(Submit(kPageTokens + 1, 1).ok());
+  tags_.OnFreed(Page(3));
+  Take(3, 1, 1);
+  EXPECT_FALSE(tags_.Collect().ok());
+}
+
+TEST_F(ShadowTagsTest, AStepThatFailedLeftNoRow) {
+  ASSERT_TRUE(Submit(kPageTokens + 1, 1).ok());
+  backend_.collected = absl::InternalError("lost");
+  EXPECT_FALSE(tags_.Collect().ok());
+  backend_.calls = 0;
+  ExpectFound(Step(kPageTokens + 2, 1), "position 6 reads 5, which was not written");
 }
 
 TEST_F(ShadowTagsTest, APageIsTakenTwice) {
