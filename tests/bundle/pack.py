@@ -1,6 +1,6 @@
 """Packs a build into a folder that runs on a bare machine with a GPU.
 
-Usage: pack.py BUILD BUNDLE. From BUILD: bin/, lib/libtokend_cuda.so, cuda_tests/.
+Usage: pack.py BUILD BUNDLE. From BUILD: bin/, cuda_tests/ with its lib/.
 """
 
 import pathlib
@@ -36,8 +36,8 @@ def place(source, target):
 def pack(build, bundle):
     shutil.rmtree(bundle, ignore_errors=True)
     binaries = [(build / "bin" / name, bundle / "bin" / name) for name in PROGRAMS]
-    binaries.append((build / "lib/libtokend_cuda.so", bundle / "lib/libtokend_cuda.so"))
-    for test in sorted((build / "cuda_tests").iterdir()):
+    binaries.append((build / "cuda_tests/lib/libtokend_cuda.so", bundle / "lib/libtokend_cuda.so"))
+    for test in sorted((build / "cuda_tests").glob("*_gpu")):
         binaries.append((test, bundle / "tests" / test.name.removesuffix("_gpu")))
     for source, target in binaries:
         if not source.exists():
