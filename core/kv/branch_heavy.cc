@@ -89,16 +89,14 @@ absl::Status BranchState::TakeHeavyPages(int64_t last, std::vector<PageRef>* old
   int64_t first = first_new();
   if (first > last) return absl::OkStatus();
   TOKEND_RETURN_IF_ERROR(store_->Fault(FaultPoint::kTakePages));
-  const auto make_room = [&] {
-    return store_->MakeRoom((last - first + 1) * layout_->layers, base_.principal);
-  };
-  absl::Status room = make_room();
-  if (!room.ok() && first == tail) {
+  const auto needed = [&] { return (last - first + 1) * layout_->layers; };
+  absl::Status room = store_->MakeRoom(needed(), base_.principal);
+  if (!room.ok() && first < next) {
     // Whose alone the tail page is, needs no copy of it.
     store_->GiveUpHead(base_.session.get());
     first = first_new();
     if (first > last) return absl::OkStatus();
-    room = make_room();
+    room = store_->MakeRoom(needed(), base_.principal);
   }
   TOKEND_RETURN_IF_ERROR(room);
   const uint64_t root = store_->tree.Ancestor(current_.node(), -1)->digest;
