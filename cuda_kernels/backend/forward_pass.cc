@@ -102,7 +102,6 @@ absl::Status ForwardPass::RunStart(const PassShape& shape) const {
 
 absl::Status ForwardPass::Attend(size_t index, const PassShape& shape) const {
   const Workspace& work = *parts_.workspace;
-  const DeviceInfo& info = parts_.device;
   const DeviceLayer& layer = parts_.model->layers()[index];
   const int64_t heads_width = int64_t{plan().heads} * plan().head_dim;
   const int64_t kv_width = int64_t{plan().kv_heads} * plan().head_dim;
@@ -126,20 +125,15 @@ absl::Status ForwardPass::Attend(size_t index, const PassShape& shape) const {
   params.workspace = work.attention;
   params.workspace_bytes = work.attention_bytes;
   params.saturations = work.saturations;
-  AttentionDevice device;
-  device.multiprocessors = info.multiprocessors;
-  device.shared_per_multiprocessor = static_cast<int>(info.shared_bytes_per_multiprocessor);
-  device.shared_per_block = static_cast<int>(info.shared_bytes_per_block);
-  device.dependent_launch = info.dependent_launch;
   const cudaStream_t stream = parts_.stream->get();
   if (shape.append_tiles > 0) {
     TOKEND_RETURN_IF_ERROR(AppendKv(params, shape.append_tiles, stream));
   }
   if (shape.attention_tiles > 0) {
-    TOKEND_RETURN_IF_ERROR(PrefillAttention(params, device, shape.attention_tiles, stream));
+    TOKEND_RETURN_IF_ERROR(PrefillAttention(params, parts_.device, shape.attention_tiles, stream));
   }
   if (!shape.decode) return absl::OkStatus();
-  return DecodeAttention(params, device, parts_.max_decode_items, stream);
+  return DecodeAttention(params, parts_.device, parts_.max_decode_items, stream);
 }
 
 absl::Status ForwardPass::RunAttention(size_t index, const PassShape& shape,

@@ -22,6 +22,7 @@
 #include "cuda_kernels/kernels/kv_layout.h"
 #include "cuda_kernels/kernels/row_norm.h"
 #include "cuda_kernels/kernels/step_tables.h"
+#include "cuda_kernels/runtime/device.h"
 
 namespace tokend::cuda {
 
@@ -66,14 +67,6 @@ struct AttentionParams {
   unsigned* saturations = nullptr;  // counts values that did not fit f16; on the device
 };
 
-// What the launchers must know of a device. Bits do not depend on it.
-struct AttentionDevice {
-  int multiprocessors = 0;
-  int shared_per_multiprocessor = 0;  // bytes
-  int shared_per_block = 0;           // bytes, opted in
-  bool dependent_launch = false;      // see dependent_launch.cuh
-};
-
 // OK for shapes that the kernels take; else INVALID_ARGUMENT naming the shape.
 absl::Status CheckAttentionShape(const KvLayout& kv, int heads);
 
@@ -90,14 +83,14 @@ absl::Status AppendKv(const AttentionParams& params, int tiles, cudaStream_t str
 
 // The sequences of the layer's decode items: keys and values, then attention. Not in
 // mode f32, whose steps have none. The grid depends on `max_items` (the most of one
-// layer in any step that the launch is for) and the device alone.
-absl::Status DecodeAttention(const AttentionParams& params, const AttentionDevice& device,
-                             int max_items, cudaStream_t stream);
+// layer in any step that the launch is for) and the device alone, bits not on the device.
+absl::Status DecodeAttention(const AttentionParams& params, const DeviceInfo& device, int max_items,
+                             cudaStream_t stream);
 
 // The rows of the attention tiles, after AppendKv. The launch covers `tiles`, the step's
 // or more.
-absl::Status PrefillAttention(const AttentionParams& params, const AttentionDevice& device,
-                              int tiles, cudaStream_t stream);
+absl::Status PrefillAttention(const AttentionParams& params, const DeviceInfo& device, int tiles,
+                              cudaStream_t stream);
 
 }  // namespace tokend::cuda
 

@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) DecodeAttentionKernel(Atten
 
 struct LaunchDecode {
   const AttentionParams& params;
-  const AttentionDevice& device;
+  const DeviceInfo& device;
   unsigned blocks;
   cudaStream_t stream;
 
@@ -221,7 +221,8 @@ struct LaunchDecode {
   absl::Status Run() const {
     using Tile = AttentionTile<kHeadDim, kInt8, 4, 1>;
     // Half a multiprocessor holds the block; its ring may hold a whole piece.
-    const int room = device.shared_per_multiprocessor / 2 - kReservedSharedBytes;
+    const int room =
+        static_cast<int>(device.shared_bytes_per_multiprocessor) / 2 - kReservedSharedBytes;
     const int stages = std::clamp((room - Tile::kRing) / Tile::kStageBytes, kMinStages, kMaxStages);
     LaunchDims dims;
     dims.grid_x = blocks;
@@ -235,8 +236,8 @@ struct LaunchDecode {
 
 }  // namespace
 
-absl::Status DecodeAttention(const AttentionParams& params, const AttentionDevice& device,
-                             int max_items, cudaStream_t stream) {
+absl::Status DecodeAttention(const AttentionParams& params, const DeviceInfo& device, int max_items,
+                             cudaStream_t stream) {
   if (max_items == 0) return absl::OkStatus();
   if (params.workspace_bytes < AttentionWorkspaceBytes(params.kv, params.heads, max_items)) {
     return absl::InvalidArgumentError("cuda: DecodeAttention's workspace is too small");

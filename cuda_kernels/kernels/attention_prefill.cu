@@ -201,8 +201,8 @@ int AttentionTileTokens(const KvLayout& kv, int heads, bool pair) {
   return (pair ? rows / 2 : rows) / (heads / kv.kv_heads);
 }
 
-absl::Status PrefillAttention(const AttentionParams& params, const AttentionDevice& device,
-                              int tiles, cudaStream_t stream) {
+absl::Status PrefillAttention(const AttentionParams& params, const DeviceInfo& device, int tiles,
+                              cudaStream_t stream) {
   if (tiles == 0) return absl::OkStatus();
   const auto blocks = static_cast<unsigned>(tiles * params.kv.kv_heads);
   return DispatchAttention(params, LaunchPrefill{params, blocks, device.dependent_launch, stream});

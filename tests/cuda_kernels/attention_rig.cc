@@ -168,8 +168,9 @@ std::vector<AttendedRow> AttentionRig::Step(const std::vector<StepPart>& parts) 
   const RopeAnglesParams angle_params = {params.step.counts,  params.step.angle_positions,
                                          frequencies_.data(), 1,
                                          params.rope,         writer.max_angle_rows()};
-  const AttentionDevice device = {.multiprocessors = 2,
-                                  .shared_per_multiprocessor = test_.shared_bytes};
+  DeviceInfo device;
+  device.multiprocessors = 2;
+  device.shared_bytes_per_multiprocessor = test_.shared_bytes;
   EXPECT_EQ(RopeAngles(angle_params, nullptr), absl::OkStatus());
   EXPECT_EQ(AppendKv(params, shape->counts.append_tile_count, nullptr), absl::OkStatus());
   EXPECT_EQ(DecodeAttention(params, device, shape->decode_items, nullptr), absl::OkStatus());
