@@ -72,7 +72,8 @@ TOKEND_DEVICE double RowSum(const SliceSummary* slices, const double* sums, int 
   return total;
 }
 
-// The orders of the `count` best tokens, best first, to the start of `bins`. Ties that
+// The orders of the `count` best tokens, best first, to the start of `bins`, of which a
+// thread may read those at its own index, and every kDrawThreads behind it. Ties that
 // overflow the list are picked one by one.
 TOKEND_DEVICE void SelectTop(const Draw& draw, int count, DrawShared& shared) {
   const int listed = CollectList(draw, KeyOfRank(draw, count, shared), shared);
@@ -90,7 +91,6 @@ TOKEND_DEVICE void SelectTop(const Draw& draw, int count, DrawShared& shared) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kDrawThreads) {
     shared.bins[i] = shared.list[i];
   }
-  __syncthreads();
 }
 
 // Block: one row.
