@@ -64,10 +64,10 @@ absl::Status Step(ops::Backend* backend, absl::Span<const int32_t> tokens, int64
 
 using Progress = std::function<void(int64_t done, int64_t total)>;
 
-cpu::CpuBackendOptions CpuOptions(const ModelRuntime::Inputs& inputs, const Progress& progress) {
-  const Settings& settings = *inputs.settings;
-  cpu::CpuBackendOptions out;
-  out.threads = settings.threads;
+// What every backend is told.
+template <typename Options>
+Options CommonOptions(const Settings& settings, const Progress& progress) {
+  Options out;
   out.activations = settings.activations.value_or(out.activations);
   out.kv_dtype = settings.kv_dtype;
   out.page_tokens = settings.page_tokens;
@@ -77,18 +77,17 @@ cpu::CpuBackendOptions CpuOptions(const ModelRuntime::Inputs& inputs, const Prog
   return out;
 }
 
-cuda::CudaBackendOptions CudaOptions(const ModelRuntime::Inputs& inputs, const Device& device,
+cpu::CpuBackendOptions CpuOptions(const Settings& settings, const Progress& progress) {
+  auto out = CommonOptions<cpu::CpuBackendOptions>(settings, progress);
+  out.threads = settings.threads;
+  return out;
+}
+
+cuda::CudaBackendOptions CudaOptions(const Settings& settings, const Device& device,
                                      const Progress& progress) {
-  const Settings& settings = *inputs.settings;
-  cuda::CudaBackendOptions out;
+  auto out = CommonOptions<cuda::CudaBackendOptions>(settings, progress);
   out.device = device.info;
-  out.activations = settings.activations.value_or(out.activations);
-  out.kv_dtype = settings.kv_dtype;
-  out.page_tokens = settings.page_tokens;
-  out.max_batch_tokens = settings.max_batch_tokens;
-  out.max_sequences = settings.max_running;
   if (settings.high_stream_priority.value_or(false)) out.priority = cuda::StreamPriority::kHigh;
-  out.progress = progress;
   return out;
 }
 
@@ -172,10 +171,11 @@ absl::Status ModelRuntime::TryBackend(const Inputs& inputs) {
   const int64_t available = AvailableMemoryBytes();
   if (device_.is_cuda()) {
     TOKEND_ASSIGN_OR_RETURN(backend_, device_.cuda_library->create_backend(
-                                          plan, CudaOptions(inputs, device_, progress)));
+                                          plan, CudaOptions(*inputs.settings, device_, progress)));
   } else {
     TOKEND_RETURN_IF_ERROR(CheckWeightsFit(inputs.model->facts().weight_bytes, available));
-    TOKEND_ASSIGN_OR_RETURN(backend_, cpu::CpuBackend::Create(plan, CpuOptions(inputs, progress)));
+    TOKEND_ASSIGN_OR_RETURN(backend_,
+                            cpu::CpuBackend::Create(plan, CpuOptions(*inputs.settings, progress)));
   }
   TOKEND_ASSIGN_OR_RETURN(pages_, CountPages(inputs, available));
   TOKEND_RETURN_IF_ERROR(CheckQuotas(inputs.settings->principals, pages_));
