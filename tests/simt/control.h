@@ -43,6 +43,17 @@ void FailCall(const std::string& name, int after_calls, cudaError_t error);
 // how many there are to fail.
 int CallCount();
 
+// What a device may do to tensor-core products so that a row's result depends on where
+// and beside what it is computed.
+enum class MmaFault {
+  kNone,
+  kColumns,     // the upper half of the columns is summed in another order
+  kNeighbours,  // a NaN in one column of B is in the others' sums, too
+  kOrder,       // all sums in the other order
+};
+// In kernels whose name contains `kernel`, until ResetDevice().
+void SetMmaFault(MmaFault fault, const std::string& kernel = "");
+
 // A launch as it was asked for.
 struct LaunchRecord {
   std::string name;

@@ -222,6 +222,7 @@ void ResetDevice() {
   cudart.calls = 0;
   for (CUstream_st* stream : cudart.streams) stream->waiting.clear();
   Machine::Get().findings.clear();
+  Machine::Get().mma_fault = MmaFault::kNone;
 }
 
 }  // namespace tokend::simt

@@ -1,5 +1,7 @@
 #include "tests/simt/machine.h"
 
+#include <cstring>
+
 #include "core/base/check.h"
 
 uint3 threadIdx;
@@ -246,6 +248,12 @@ uint64_t Machine::SyncWarp(WarpOp op, unsigned mask, uint64_t value, int argumen
   return current().result;
 }
 
+MmaFault Machine::CurrentMmaFault() const {
+  if (mma_fault == MmaFault::kNone) return mma_fault;
+  const bool here = std::strstr(call_->name, mma_fault_kernel.c_str()) != nullptr;
+  return here ? mma_fault : MmaFault::kNone;
+}
+
 void Machine::Complete(Warp& warp, PendingOp& op) {
   const int base = current_ / kLanes * kLanes;
   if (op.op == WarpOp::kSync) {
@@ -256,7 +264,7 @@ void Machine::Complete(Warp& warp, PendingOp& op) {
       Fail(op.site, "lane %d reads from a lane that the mask does not name", outside);
     }
     uint64_t results[kLanes];
-    Evaluate(op, results, schedule.split_mma_sums);
+    Evaluate(op, schedule.split_mma_sums, CurrentMmaFault(), results);
     for (unsigned left = op.mask; left != 0; left &= left - 1) {
       const int lane = std::countr_zero(left);
       threads_[base + lane].result = results[lane];
@@ -269,6 +277,15 @@ void Machine::Complete(Warp& warp, PendingOp& op) {
   ready_warps_ |= 1u << current_ / kLanes;
   PendingOp& last = warp.pending[--warp.pending_count];
   if (&last != &op) op = last;
+}
+
+int SyncBlock(BlockVote vote, int predicate, Site site) {
+  return Machine::Get().SyncBlock(vote, predicate, site);
+}
+
+uint64_t WarpCollective(WarpOp op, unsigned mask, uint64_t value, int argument, int width,
+                        Site site) {
+  return Machine::Get().SyncWarp(op, mask, value, argument, width, site);
 }
 
 }  // namespace tokend::simt

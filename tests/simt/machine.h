@@ -96,8 +96,9 @@ class Machine {
   cudaError_t RunKernel(const KernelCall& call);
 
   // For the running thread.
-  int SyncBlock(BlockVote vote, int predicate, Site site);
-  uint64_t SyncWarp(WarpOp op, unsigned mask, uint64_t value, int argument, int width, Site site);
+  [[gnu::always_inline]] inline int SyncBlock(BlockVote vote, int predicate, Site site);
+  [[gnu::always_inline]] inline uint64_t SyncWarp(WarpOp op, unsigned mask, uint64_t value,
+                                                  int argument, int width, Site site);
   void* SharedAt(size_t byte_offset, size_t bytes, Site site);
   void CopyAsync(void* shared, const void* global, bool valid, Site site);
   void WaitForCopies(int pending, Site site);
@@ -112,6 +113,8 @@ class Machine {
   [[noreturn, gnu::format(printf, 3, 4)]] void Fail(Site site, const char* format, ...);
 
   Schedule schedule = ScheduleFromEnvironment();
+  MmaFault mma_fault = MmaFault::kNone;
+  std::string mma_fault_kernel;
   std::vector<std::string> findings;
   Barriers barriers;
 
@@ -121,12 +124,14 @@ class Machine {
   void RunBlock(unsigned linear_block);
   void Prepare(unsigned threads);
   void ExitThread();
-  void Wait(ThreadState state, Site site);
-  void SwitchTo(int thread);
+  // Inlined up to what kernels call: on a new stack the processor mispredicts each return.
+  [[gnu::always_inline]] inline void Wait(ThreadState state, Site site);
+  [[gnu::always_inline]] inline void SwitchTo(int thread);
   int PickNext() const;
   int PickLane(unsigned ready) const;
   void Complete(Warp& warp, PendingOp& op);
   static void Land(const PendingCopy& copy);
+  MmaFault CurrentMmaFault() const;
   PendingOp& Arrive(Warp& warp, WarpOp op, unsigned mask, Site site);
   [[noreturn]] void Deadlock();
   void AppendWaiting(ThreadState state, std::string& text) const;
@@ -157,7 +162,8 @@ class Machine {
 int LaneThatReadsOutside(const PendingOp& op);
 
 // The results of all lanes of `op`, by lane.
-void Evaluate(const PendingOp& op, uint64_t (&results)[kLanes], bool split_mma_sums);
+void Evaluate(const PendingOp& op, bool split_mma_sums, MmaFault fault,
+              uint64_t (&results)[kLanes]);
 
 }  // namespace tokend::simt
 

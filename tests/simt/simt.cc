@@ -7,15 +7,6 @@
 
 namespace tokend::simt {
 
-int SyncBlock(BlockVote vote, int predicate, Site site) {
-  return Machine::Get().SyncBlock(vote, predicate, site);
-}
-
-uint64_t WarpCollective(WarpOp op, unsigned mask, uint64_t value, int argument, int width,
-                        Site site) {
-  return Machine::Get().SyncWarp(op, mask, value, argument, width, site);
-}
-
 void* SharedMemoryAt(size_t byte_offset, size_t bytes, Site site) {
   return Machine::Get().SharedAt(byte_offset, bytes, site);
 }
@@ -44,6 +35,11 @@ void AtomicAccess(const volatile void* address, size_t bytes) {
 #else
 void AtomicAccess(const volatile void*, size_t) {}
 #endif
+
+void SetMmaFault(MmaFault fault, const std::string& kernel) {
+  Machine::Get().mma_fault = fault;
+  Machine::Get().mma_fault_kernel = kernel;
+}
 
 void SetSchedule(const Schedule& schedule) { Machine::Get().schedule = schedule; }
 const Schedule& CurrentSchedule() { return Machine::Get().schedule; }

@@ -1,5 +1,7 @@
 // What each warp operation gives each lane, from what all lanes brought.
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "tests/simt/machine.h"
 
@@ -66,9 +68,36 @@ float HalfAt(uint32_t pair, int index) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(finite) | special | (half & 0x8000) << 16);
 }
 
-// Products of halves are exact in f32. Tensor cores add a group of products to the
-// accumulator with more bits than f32 and round once: double stands for that.
-void Mma(const PendingOp& op, bool split_sums) {
+// One row of D, [8]: products of halves are exact in f32. Tensor cores add a group of
+// products to the accumulator with more bits than f32 and round once: double stands for
+// that. Inlined, GCC 12 leaves out half of the roundings, which a test sees.
+[[gnu::noinline]] void AddProducts(const float (&a)[16], const double (&b)[16][8], int group,
+                                   double (&sums)[8]) {
+  for (int k = 0; k < 16; k += group) {
+    for (int j = k; j < k + group; ++j) {
+      const double x = a[j];
+      for (int column = 0; column < 8; ++column) sums[column] += x * b[j][column];
+    }
+    for (int column = 0; column < 8; ++column) sums[column] = static_cast<float>(sums[column]);
+  }
+}
+
+// What the fault makes of a row of D; `sums` is what it was before the products.
+void AddProductsBadly(const float (&a)[16], const double (&b)[16][8], int group, MmaFault fault,
+                      double (&sums)[8]) {
+  double other[8];
+  std::copy(sums, sums + 8, other);
+  AddProducts(a, b, group, sums);
+  AddProducts(a, b, 24 - group, other);
+  if (fault == MmaFault::kOrder) std::copy(other, other + 8, sums);
+  if (fault == MmaFault::kColumns) std::copy(other + 4, other + 8, sums + 4);
+  if (fault != MmaFault::kNeighbours) return;
+  for (const double sum : other) {
+    if (std::isnan(sum)) std::fill(sums, sums + 8, sum);
+  }
+}
+
+void Mma(const PendingOp& op, bool split_sums, MmaFault fault) {
   float a[16][16];
   double b[16][8];
   double d[16][8];
@@ -89,13 +118,10 @@ void Mma(const PendingOp& op, bool split_sums) {
   }
   const int group = split_sums ? 8 : 16;
   for (int row = 0; row < 16; ++row) {
-    double* sums = d[row];
-    for (int k = 0; k < 16; k += group) {
-      for (int j = k; j < k + group; ++j) {
-        const double x = a[row][j];
-        for (int column = 0; column < 8; ++column) sums[column] += x * b[j][column];
-      }
-      for (int column = 0; column < 8; ++column) sums[column] = static_cast<float>(sums[column]);
+    if (fault == MmaFault::kNone) {
+      AddProducts(a[row], b, group, d[row]);
+    } else {
+      AddProductsBadly(a[row], b, group, fault, d[row]);
     }
   }
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -117,8 +143,9 @@ int LaneThatReadsOutside(const PendingOp& op) {
   return -1;
 }
 
-void Evaluate(const PendingOp& op, uint64_t (&results)[kLanes], bool split_mma_sums) {
-  if (op.op == WarpOp::kMma) return Mma(op, split_mma_sums);
+void Evaluate(const PendingOp& op, bool split_mma_sums, MmaFault fault,
+              uint64_t (&results)[kLanes]) {
+  if (op.op == WarpOp::kMma) return Mma(op, split_mma_sums, fault);
   uint32_t common = 0;
   bool first = true;
   for (int lane = 0; lane < kLanes; ++lane) {
