@@ -4,6 +4,12 @@
 
 #include <cstddef>
 
+#include "tests/simt/sanitizer.h"
+
+// Pushes what the callee must keep, stores the stack pointer in *rdi (x0), takes
+// rsi (x1) as the new one, pops and returns.
+extern "C" void tokend_simt_switch(void** save, void* load);
+
 namespace tokend::simt {
 
 // One flow of control. The default one is the thread's own, and is filled in by the
@@ -20,7 +26,15 @@ class Fiber {
   void Reset(void (*entry)());
 
   // Leaves `from`, which must be the one running, for `to`.
-  static void Switch(Fiber& from, Fiber& to);
+  static void Switch(Fiber& from, Fiber& to) {
+#ifdef TOKEND_SIMT_ASAN
+    __sanitizer_start_switch_fiber(&from.sanitizer_stack_, to.bottom_, to.bytes_);
+#endif
+    tokend_simt_switch(&from.stack_pointer_, to.stack_pointer_);
+#ifdef TOKEND_SIMT_ASAN
+    __sanitizer_finish_switch_fiber(from.sanitizer_stack_, nullptr, nullptr);
+#endif
+  }
 
   // First statement of every `entry`; `from` is the fiber that switched here.
   static void Entered(Fiber& from);
