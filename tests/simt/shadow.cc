@@ -42,10 +42,23 @@ void* Reserve(size_t bytes) {
   return memory;
 }
 
-// What an atomic operation on one address hands on: the blocks whose writes, made
-// before a fence and the operation, its next caller sees.
+// How much of a block's writes another one sees: those before the block's barrier number
+// `barriers`, and those that the thread which handed them on has seen of its warp.
+struct Seen {
+  bool any = false;
+  uint16_t barriers = 0;
+  uint16_t warp = 0;
+  uint16_t clocks[kLanes] = {};
+
+  void Join(const Seen& other) {
+    if (other.any && (!any || other.barriers >= barriers)) *this = other;
+  }
+};
+
+// What an atomic operation on one address hands on, by block: what was written before a
+// fence and the operation, its next caller sees.
 struct Handover {
-  std::vector<bool> blocks;
+  std::vector<Seen> blocks;
 };
 
 }  // namespace
@@ -76,7 +89,7 @@ struct Shadow::State {
   // [lanes of the block, lanes of its warp]: what each has seen of the others
   uint16_t clocks[kMaxThreads][kLanes];
   bool fenced[kMaxThreads];
-  std::vector<bool> seen;                   // blocks whose writes the running one sees
+  std::vector<Seen> seen;                   // by block, what the running one sees
   std::vector<unsigned> linear_by_serial;   // of this launch
   std::map<uintptr_t, Handover> handovers;  // by address, of this launch
 };
@@ -92,7 +105,7 @@ void Shadow::BeginLaunch(unsigned blocks) {
   State& state = *state_;
   state.launch_first = state.next_block;
   state.handovers.clear();
-  state.seen.assign(blocks, false);
+  state.seen.assign(blocks, Seen());
   state.linear_by_serial.clear();
 }
 
@@ -103,7 +116,7 @@ void Shadow::BeginBlock(unsigned linear_block) {
   TOKEND_CHECK(state.next_block != 0);
   state.linear_block = linear_block;
   state.linear_by_serial.push_back(linear_block);
-  std::fill(state.seen.begin(), state.seen.end(), false);
+  std::fill(state.seen.begin(), state.seen.end(), Seen());
   state.regions.clear();
   std::fill_n(&state.clocks[0][0], kMaxThreads * kLanes, uint16_t{0});
   for (int i = 0; i < kMaxThreads; ++i) state.clocks[i][i % kLanes] = 1;
@@ -149,7 +162,12 @@ Stamp Shadow::State::Now() const {
 // Whether the running thread sees what `before` did.
 bool Shadow::State::Ordered(const Stamp& before) const {
   if (before.block < launch_first) return true;
-  if (before.block != block.block) return seen[linear_by_serial[before.block - launch_first]];
+  if (before.block != block.block) {
+    const Seen& other = seen[linear_by_serial[before.block - launch_first]];
+    return other.any && (before.barriers < other.barriers ||
+                         (before.thread / kLanes == other.warp &&
+                          other.clocks[before.thread % kLanes] >= before.clock));
+  }
   const int thread = Machine::Get().current_index();
   if (before.thread == thread || before.barriers != block.barriers) return true;
   return before.thread / kLanes == thread / kLanes &&
@@ -216,15 +234,13 @@ void Shadow::State::CheckBytes(Access access, const unsigned char* /*address*/, 
 void Shadow::State::Synchronise(const void* address) {
   Handover& handover = handovers[reinterpret_cast<uintptr_t>(address)];
   handover.blocks.resize(seen.size());
-  for (size_t i = 0; i < seen.size(); ++i) {
-    if (handover.blocks[i]) seen[i] = true;
-  }
-  bool& has_fenced = fenced[Machine::Get().current_index()];
-  if (!has_fenced) return;
-  handover.blocks[linear_block] = true;
-  for (size_t i = 0; i < seen.size(); ++i) {
-    if (seen[i]) handover.blocks[i] = true;
-  }
+  for (size_t i = 0; i < seen.size(); ++i) seen[i].Join(handover.blocks[i]);
+  const int thread = Machine::Get().current_index();
+  if (!fenced[thread]) return;
+  Seen own = {true, block.barriers, static_cast<uint16_t>(thread / kLanes)};
+  std::copy_n(clocks[thread], kLanes, own.clocks);
+  handover.blocks[linear_block].Join(own);
+  for (size_t i = 0; i < seen.size(); ++i) handover.blocks[i].Join(seen[i]);
 }
 
 void Shadow::Fence() { state_->fenced[Machine::Get().current_index()] = true; }

@@ -71,7 +71,7 @@ __device__ void InGlobalMemory(const BuggyParams& params, Shared& shared) {
   if (params.bug == Bug::kBlocksConflict && blockIdx.x == 1 && thread == 0) params.data[3] = 1.0f;
   if (params.bug == Bug::kOutsideAllocation && thread == 7) params.data[64] = 1.0f;
   if (params.bug != Bug::kNoFence) __threadfence();
-  __syncthreads();
+  if (params.bug != Bug::kNoBarrierBeforeAtomic) __syncthreads();
   if (thread == 0) {
     shared.values[0] = atomicAdd(params.counter, 1u) == gridDim.x - 1 ? 1.0f : 0.0f;
   }

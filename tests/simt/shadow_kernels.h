@@ -25,6 +25,7 @@ enum class Bug {
   kGlobalRace,             // two threads of a block
   kBlocksConflict,         // two blocks write one value
   kNoFence,                // the last block adds up what others wrote without a fence
+  kNoBarrierBeforeAtomic,  // one thread's atomic stands for what all have written
   kReadBeforeWait,         // of a dependent launch
   kCopyBeforeWait,         // of what the kernel before wrote
 };

@@ -67,6 +67,7 @@ TEST(Shadow, FindsEachBugUnderEverySchedule) {
       {Bug::kGlobalRace, "writes what is not ordered after a write of thread"},
       {Bug::kBlocksConflict, "of block"},
       {Bug::kNoFence, "reads what is not ordered after a write of block"},
+      {Bug::kNoBarrierBeforeAtomic, "reads what is not ordered after a write of block"},
       {Bug::kReadBeforeWait, "touches device memory before WaitForPreviousKernel"},
       {Bug::kCopyBeforeWait, "copies what a kernel wrote before WaitForPreviousKernel"},
   };
