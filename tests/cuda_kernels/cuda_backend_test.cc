@@ -1,21 +1,13 @@
 // The CUDA backend on small random models: against the dense double reference, and
 // against itself however a sequence is cut, placed and accompanied.
-#include "cuda_kernels/backend/cuda_backend.h"
-
-#include <cuda_runtime_api.h>
-
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "core/base/error.h"
-#include "core/ops/reference_model.h"
 #include "gtest/gtest.h"
-#include "tests/support/backend_checks.h"
+#include "tests/cuda_kernels/backend_rig.h"
+#include "tests/support/backend_determinism_suite.h"
 #include "tests/support/compare.h"
 #include "tests/support/family_recipes.h"
-#include "tests/support/paged_runner.h"
 #include "tests/support/random_model.h"
 
 namespace tokend::cuda {
@@ -25,51 +17,9 @@ using base::Activations;
 using base::KvDtype;
 using base::WeightType;
 using testing::Near;
-using testing::PagedRunner;
 using testing::RandomModel;
 using testing::RandomModelOptions;
 using testing::ReferenceLogits;
-
-CudaBackendOptions Options() {
-  const auto device = OpenDevice(0);
-  EXPECT_TRUE(device.ok()) << device.status();
-  CudaBackendOptions options;
-  if (device.ok()) options.device = *device;
-  options.max_batch_tokens = 512;
-  options.max_sequences = 32;
-  return options;
-}
-
-struct Rig : testing::BackendRig {
-  Rig(const RandomModel& model, const CudaBackendOptions& options, int64_t pages = 800) {
-    auto created = CudaBackend::Create(model.plan(), options);
-    EXPECT_TRUE(created.ok()) << created.status();
-    cuda = created->get();
-    backend = *std::move(created);
-    page_tokens = options.page_tokens;
-    EXPECT_TRUE(backend->AllocateArena(pages).ok());
-    const int64_t page_bytes = cuda->info().page_bytes;
-    // NaN as f16, and as an int8 scale.
-    const auto poison = [this, page_bytes](base::PageId page) {
-      EXPECT_EQ(cudaMemset(cuda->arena() + static_cast<int64_t>(page) * page_bytes, 0xff,
-                           static_cast<size_t>(page_bytes)),
-                cudaSuccess);
-    };
-    runner =
-        std::make_unique<PagedRunner>(backend.get(), static_cast<int>(model.plan().layers.size()),
-                                      options.page_tokens, pages, /*seed=*/17, poison);
-  }
-  CudaBackend* cuda = nullptr;
-};
-
-RandomModelOptions Small() {
-  RandomModelOptions options;
-  options.layers = 2;
-  options.width = 64;
-  options.ffn_width = 96;
-  options.heads = 4;
-  return options;
-}
 
 TEST(CudaBackendTest, MatchesTheDenseReference) {
   std::vector<RandomModelOptions> shapes(4, Small());
@@ -113,59 +63,42 @@ TEST(CudaBackendTest, EveryFamilyMatchesTheDenseReference) {
       const double tolerance = activations == Activations::kF32 ? 1e-2 : 5e-2;
       const std::vector<float> got = rig.Run(tokens, 24);
       EXPECT_TRUE(Near(got, want, tolerance * deviation)) << base::ActivationsName(activations);
-      EXPECT_TRUE(testing::SameBits(rig.Run(tokens, 1), got)) << base::ActivationsName(activations);
+      EXPECT_TRUE(testing::SameBits(rig.RunCut(tokens, {1, 19, 1}), got))
+          << base::ActivationsName(activations);
     }
   }
 }
 
-struct Matrix {
-  Activations activations;
-  KvDtype kv_dtype;
-  int page_tokens;
-};
+template <Activations kActivations, KvDtype kKvDtype, int kPageTokens>
+struct Setup {
+  using Rig = cuda::Rig;
+  static constexpr int64_t kTokens = 270;
+  static constexpr int64_t kNeighbourTokens = 25;
 
-class CudaDeterminismTest : public ::testing::TestWithParam<Matrix> {
- protected:
-  CudaBackendOptions BackendOptions() const {
-    CudaBackendOptions options = Options();
-    options.activations = GetParam().activations;
-    options.kv_dtype = GetParam().kv_dtype;
-    options.page_tokens = GetParam().page_tokens;
-    return options;
-  }
   static RandomModelOptions Shape() {
     RandomModelOptions options = Small();
     options.weight_type = WeightType::kQ4_1;
     options.embedding_type = WeightType::kQ8_0;
     return options;
   }
-  const RandomModel model_{Shape()};
+  static CudaBackendOptions Options() {
+    CudaBackendOptions options = cuda::Options();
+    options.activations = kActivations;
+    options.kv_dtype = kKvDtype;
+    options.page_tokens = kPageTokens;
+    return options;
+  }
+  // Rows alone at the start and across the end of attention's first piece.
+  static std::vector<std::vector<int64_t>> Cuts() { return {{64}, {1, 1, 1, 7, 240, 1}}; }
+  static std::string Name() { return testing::SetupName(kActivations, kKvDtype, kPageTokens); }
 };
 
-TEST_P(CudaDeterminismTest, ChunksDoNotChangeABit) {
-  Rig rig(model_, BackendOptions());
-  testing::CheckChunks(&rig, model_, 270, {1, 64});
-}
-
-TEST_P(CudaDeterminismTest, NeighboursDoNotChangeABit) {
-  Rig rig(model_, BackendOptions(), 3000);
-  for (const int others : {1, 3, 31}) testing::CheckNeighbours(&rig, model_, 40, others);
-}
-
-TEST_P(CudaDeterminismTest, CopiedPagesDoNotChangeABit) {
-  Rig rig(model_, BackendOptions());
-  testing::CheckCopiedPages(&rig, model_);
-}
-
-INSTANTIATE_TEST_SUITE_P(Matrix, CudaDeterminismTest,
-                         ::testing::Values(Matrix{Activations::kF16, KvDtype::kF16, 16},
-                                           Matrix{Activations::kF16, KvDtype::kInt8, 32},
-                                           Matrix{Activations::kF32, KvDtype::kF16, 32}),
-                         [](const auto& matrix) {
-                           return absl::StrCat(base::ActivationsName(matrix.param.activations),
-                                               "_kv_", base::KvDtypeName(matrix.param.kv_dtype),
-                                               "_pages_of_", matrix.param.page_tokens);
-                         });
-
+using Setups = ::testing::Types<Setup<Activations::kF16, KvDtype::kF16, 16>,
+                                Setup<Activations::kF16, KvDtype::kInt8, 32>,
+                                Setup<Activations::kF32, KvDtype::kF16, 32>>;
 }  // namespace
 }  // namespace tokend::cuda
+
+namespace tokend::testing {
+INSTANTIATE_TYPED_TEST_SUITE_P(Cuda, BackendDeterminismTest, cuda::Setups, SetupNames);
+}

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "absl/strings/str_join.h"
 #include "core/ops/reference_model.h"
 #include "gtest/gtest.h"
 #include "tests/support/compare.h"
@@ -12,21 +13,38 @@ namespace tokend::testing {
 
 std::vector<float> BackendRig::Run(absl::Span<const int32_t> tokens, int64_t chunk,
                                    const ops::AttentionMask& mask) {
+  return RunCut(tokens, {&chunk, 1}, mask);
+}
+
+std::vector<float> BackendRig::RunCut(absl::Span<const int32_t> tokens,
+                                      absl::Span<const int64_t> steps,
+                                      const ops::AttentionMask& mask) {
   PagedRunner::Sequence sequence = runner->NewSequence(mask);
-  auto logits = runner->Run(&sequence, tokens, chunk);
-  EXPECT_TRUE(logits.ok()) << logits.status().ToString();
+  std::vector<float> all;
+  for (size_t i = 0; !tokens.empty(); ++i) {
+    // The last size is for all that is left.
+    const bool last = i + 1 >= steps.size();
+    const auto count =
+        last ? tokens.size() : std::min(tokens.size(), static_cast<size_t>(steps[i]));
+    const auto logits = runner->Run(&sequence, tokens.first(count), steps[i]);
+    EXPECT_TRUE(logits.ok()) << logits.status().ToString();
+    if (!logits.ok()) break;
+    all.insert(all.end(), logits->begin(), logits->end());
+    tokens.remove_prefix(count);
+  }
   runner->Release(&sequence);
-  return logits.ok() ? *std::move(logits) : std::vector<float>();
+  return all;
 }
 
 void CheckChunks(BackendRig* rig, const RandomModel& model, int64_t tokens,
-                 absl::Span<const int64_t> chunks) {
+                 absl::Span<const std::vector<int64_t>> cuts) {
   const std::vector<int32_t> text = model.Tokens(tokens, 10);
   for (const ops::AttentionMask mask :
        {ops::AttentionMask{}, ops::AttentionMask{4, 100}, ops::AttentionMask{20, 100, 290}}) {
     const std::vector<float> whole = rig->Run(text, 512, mask);
-    for (const int64_t chunk : chunks) {
-      EXPECT_TRUE(SameBits(rig->Run(text, chunk, mask), whole)) << "chunk " << chunk;
+    for (const std::vector<int64_t>& steps : cuts) {
+      EXPECT_TRUE(SameBits(rig->RunCut(text, steps, mask), whole))
+          << "steps of " << absl::StrJoin(steps, ", ");
     }
   }
 }

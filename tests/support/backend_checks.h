@@ -17,6 +17,9 @@ namespace tokend::testing {
 struct BackendRig {
   std::vector<float> Run(absl::Span<const int32_t> tokens, int64_t chunk,
                          const ops::AttentionMask& mask = {});
+  // In steps of those sizes, the last one again and again.
+  std::vector<float> RunCut(absl::Span<const int32_t> tokens, absl::Span<const int64_t> steps,
+                            const ops::AttentionMask& mask = {});
 
   std::unique_ptr<ops::Backend> backend;
   std::unique_ptr<PagedRunner> runner;
@@ -26,7 +29,7 @@ struct BackendRig {
 // What 40_numerics asks of every backend: a row's bits depend on its own sequence
 // alone. `rig` runs `model`.
 void CheckChunks(BackendRig* rig, const RandomModel& model, int64_t tokens,
-                 absl::Span<const int64_t> chunks);
+                 absl::Span<const std::vector<int64_t>> cuts);
 // One sequence among `others` sequences that are fed unevenly.
 void CheckNeighbours(BackendRig* rig, const RandomModel& model, int64_t tokens, int others);
 // A fork: the partial last page is copied, full pages are shared.
