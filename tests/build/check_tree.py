@@ -10,10 +10,11 @@ import sys
 # Folder -> folders whose headers it may include, besides its own. Dependencies
 # point one way: service -> {core, metrics, proto}, metrics -> core/base, and
 # inside core as below. Tests and examples may include anything.
-CORE = ["base", "gguf", "tokenizer", "ops", "cpu", "model", "kv", "sampling", "engine"]
+CORE = ["base", "gguf", "chat", "tokenizer", "ops", "cpu", "model", "kv", "sampling", "engine"]
 ARROWS = {
     "core/base": [],
     "core/gguf": ["core/base"],
+    "core/chat": ["core/base"],
     "core/tokenizer": ["core/gguf", "core/base"],
     "core/ops": ["core/base"],
     "core/cpu": ["core/ops", "core/base"],
