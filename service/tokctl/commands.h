@@ -34,6 +34,7 @@ void AddGenerate(CLI::App* app, const Globals* globals, Action* action);
 void AddChat(CLI::App* app, const Globals* globals, Action* action);
 void AddSessions(CLI::App* app, const Globals* globals, Action* action);
 void AddModel(CLI::App* app, const Globals* globals, Action* action);
+void AddTemplate(CLI::App* app, const Globals* globals, Action* action);
 
 }  // namespace tokend::tokctl
 

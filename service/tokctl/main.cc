@@ -79,6 +79,7 @@ int main(int argc, char** argv) {
   AddGenerate(&app, &globals, &action);
   AddSessions(&app, &globals, &action);
   AddModel(&app, &globals, &action);
+  AddTemplate(&app, &globals, &action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
