@@ -30,6 +30,11 @@ absl::StatusOr<PreparedInput> PrepareText(const tokenizer::Tokenizer& tokenizer,
   tokenizer::EncodeOptions options;
   options.parse_special = text.parse_special;
   TOKEND_ASSIGN_OR_RETURN(input.tokens, tokenizer.Encode(text.text, options));
+  if (tokenizer.marks_start()) {
+    options.at_start = false;
+    TOKEND_ASSIGN_OR_RETURN(input.continued, tokenizer.Encode(text.text, options));
+    input.start_marker = &tokenizer;
+  }
   if (tokenizer.uses_bos() && text.add_bos.value_or(true)) input.bos = tokenizer.bos_id();
   input.bos_everywhere = text.add_bos.has_value();
   return input;
@@ -149,10 +154,11 @@ absl::StatusOr<PlacedInput> PlaceInput(const tokenizer::ChatTemplate* chat,
                                        const PreparedInput& input, const InputBase& base) {
   if (!input.messages.empty()) return PlaceChat(chat, input, base);
   PlacedInput placed;
-  placed.tokens = input.tokens;
-  if (input.bos.has_value() && (input.bos_everywhere || base.tokens == 0)) {
-    placed.tokens.insert(placed.tokens.begin(), *input.bos);
-  }
+  const bool with_bos = input.bos.has_value() && (input.bos_everywhere || base.tokens == 0);
+  const bool continues = input.start_marker != nullptr && !with_bos && !base.tail.empty() &&
+                         !input.start_marker->IsReadAsWhole(base.tail.back());
+  placed.tokens = continues ? input.continued : input.tokens;
+  if (with_bos) placed.tokens.insert(placed.tokens.begin(), *input.bos);
   return placed;
 }
 

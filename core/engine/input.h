@@ -23,6 +23,10 @@ struct PreparedInput {
   // Text without BOS, tokens as they are, or a chat as at the start of a
   // conversation.
   std::vector<int32_t> tokens;
+  // Text of a tokeniser that marks where a text starts: the same behind other text, and which
+  // tokeniser it is.
+  std::vector<int32_t> continued;
+  const tokenizer::Tokenizer* start_marker = nullptr;
   // Text: BOS, if the model uses one and it may be wanted.
   std::optional<int32_t> bos;
   bool bos_everywhere = false;  // not at position 0 alone

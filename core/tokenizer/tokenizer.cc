@@ -98,7 +98,7 @@ absl::StatusOr<std::string> Tokenizer::Detokenize(absl::Span<const int32_t> ids,
   for (size_t i = 0; i < ids.size(); ++i) {
     if (!IsValid(ids[i])) return TokenIdOutOfRange(i, ids[i], vocabulary_size());
     absl::string_view token = TokenBytes(ids[i]);
-    const bool whole = ReadAsWhole(ids[i]);
+    const bool whole = IsReadAsWhole(ids[i]);
     if (at_boundary && !whole && encoder_->space_prefix()) absl::ConsumePrefix(&token, " ");
     at_boundary = whole;
     if (skip_special && IsSpecial(ids[i])) continue;
@@ -116,6 +116,8 @@ absl::StatusOr<std::string> Tokenizer::RawBytes(absl::Span<const int32_t> ids) c
   }
   return bytes;
 }
+
+bool Tokenizer::marks_start() const { return encoder_->space_prefix(); }
 
 std::optional<int32_t> Tokenizer::FindSpecial(absl::string_view name) const {
   return specials_->FindSpecial(name);

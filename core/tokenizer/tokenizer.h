@@ -54,12 +54,16 @@ class Tokenizer {
   int32_t vocabulary_size() const { return vocabulary_.size(); }
   bool IsValid(int32_t id) const { return id >= 0 && id < vocabulary_size(); }
 
-  // The next three take valid ids only.
+  // The next four take valid ids only.
 
   // The exact bytes a token stands for; a special token's are its name, e.g. "<|im_end|>".
   absl::string_view TokenBytes(int32_t id) const { return vocabulary_[id].bytes; }
   // Control and unknown tokens: those that no text may become unless parse_special says so.
   bool IsSpecial(int32_t id) const { return vocabulary_[id].special; }
+  // Those, and user-defined ones: read in text before anything is merged.
+  bool IsReadAsWhole(int32_t id) const {
+    return IsSpecial(id) || vocabulary_[id].type == TokenType::kUserDefined;
+  }
   // Whatever ends a text: EOS, end of turn, end of message, and special tokens known by name to
   // do so.
   bool IsEndOfText(int32_t id) const { return vocabulary_[id].end_of_text; }
@@ -80,12 +84,11 @@ class Tokenizer {
   // Whether EncodeOptions' add_bos and add_eos have an effect.
   bool uses_bos() const { return add_bos_; }
   bool uses_eos() const { return add_eos_; }
+  // Whether EncodeOptions' at_start has an effect: the tokens then depend on what is in front.
+  bool marks_start() const;
 
  private:
   explicit Tokenizer(Vocabulary vocabulary);
-  bool ReadAsWhole(int32_t id) const {
-    return IsSpecial(id) || vocabulary_[id].type == TokenType::kUserDefined;
-  }
 
   Vocabulary vocabulary_;
   std::unique_ptr<const TextEncoder> encoder_;

@@ -68,6 +68,11 @@ void AddTinyVocabulary(GgufWriter& writer, absl::string_view pre_tokenizer = "gp
                        bool chat = true);
 constexpr int32_t kTinyVocabularySize = 4 + 256 + 5;
 
+// Metadata of a complete SentencePiece tokeniser: <unk>, <s>, </s>, then byte b is id 3 + b, then
+// " ", "a", " a", "b", "ab", "  " (unused), "<tag>" (user-defined). A space is put in front of
+// text.
+void AddTinySentencePiece(GgufWriter& writer);
+
 }  // namespace tokend::testing
 
 #endif  // TOKEND_TESTS_SUPPORT_GGUF_WRITER_H_

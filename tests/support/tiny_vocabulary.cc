@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/tokenizer/byte_alphabet.h"
 #include "tests/support/gguf_writer.h"
 
@@ -38,6 +39,24 @@ void AddTinyVocabulary(GgufWriter& writer, absl::string_view pre_tokenizer, bool
       .U32("tokenizer.ggml.eos_token_id", 1)
       .Bool("tokenizer.ggml.add_bos_token", false);
   if (chat) writer.String("tokenizer.chat_template", kChatMl);
+}
+
+void AddTinySentencePiece(GgufWriter& writer) {
+  std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
+  std::vector<int32_t> types = {2, 3, 3};
+  for (int byte = 0; byte < 256; ++byte) {
+    tokens.push_back(absl::StrCat("<0x", absl::Hex(byte, absl::kZeroPad2), ">"));
+  }
+  types.resize(tokens.size(), 6);
+  const std::string space = "\u2581";
+  tokens.insert(tokens.end(), {space, "a", space + "a", "b", "ab", space + space, "<tag>"});
+  types.insert(types.end(), {1, 1, 1, 1, 1, 5, 4});
+  std::vector<float> scores(3 + 256, 0);
+  scores.insert(scores.end(), {-9, -9, -2, -9, -3, -1, 0});
+  writer.String("tokenizer.ggml.model", "llama")
+      .Strings("tokenizer.ggml.tokens", tokens)
+      .I32s("tokenizer.ggml.token_type", types)
+      .F32s("tokenizer.ggml.scores", scores);
 }
 
 }  // namespace tokend::testing

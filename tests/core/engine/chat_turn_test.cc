@@ -1,5 +1,6 @@
 // Conversations on sessions, and the placing of input behind its base.
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -7,9 +8,12 @@
 #include "core/base/error.h"
 #include "core/engine/input.h"
 #include "core/engine/scheduler.h"
+#include "core/gguf/file.h"
+#include "core/tokenizer/tokenizer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/engine/harness.h"
+#include "tests/support/gguf_writer.h"
 
 namespace tokend::engine {
 namespace {
@@ -208,6 +212,32 @@ TEST(PlaceInputTest, BosIsInFrontAtTheStartOnlyUnlessSaidOtherwise) {
   EXPECT_THAT(PlaceInput(nullptr, input, base)->tokens, ElementsAre(10, 11));
   input.bos_everywhere = true;
   EXPECT_THAT(PlaceInput(nullptr, input, base)->tokens, ElementsAre(kBos, 10, 11));
+}
+
+// A text of SentencePiece starts with a space where it is not the going on of another.
+TEST(PlaceInputTest, TextBehindTextIsNoStart) {
+  GgufWriter writer;
+  AddTinySentencePiece(writer);
+  const std::string bytes = writer.Build();
+  const auto file = gguf::File::Parse(
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()));
+  const auto tokenizer = tokenizer::Tokenizer::Create(*file.value()).value();
+  constexpr int32_t kS = 1, kSentenceEnd = 2, kA = 260, kSpaceA = 261;
+  Request request;
+  request.input = TextInput{"a"};
+  PreparedInput input = PrepareInput(*tokenizer, nullptr, request).value();
+  InputBase base;
+  EXPECT_THAT(PlaceInput(nullptr, input, base)->tokens, ElementsAre(kS, kSpaceA));
+  const std::vector<int32_t> text = {kSpaceA, kA};
+  base.tokens = 2;
+  base.tail = text;
+  EXPECT_THAT(PlaceInput(nullptr, input, base)->tokens, ElementsAre(kA));
+  input.bos_everywhere = true;
+  EXPECT_THAT(PlaceInput(nullptr, input, base)->tokens, ElementsAre(kS, kSpaceA));
+  input.bos_everywhere = false;
+  const std::vector<int32_t> ended = {kSpaceA, kSentenceEnd};
+  base.tail = ended;
+  EXPECT_THAT(PlaceInput(nullptr, input, base)->tokens, ElementsAre(kSpaceA));
 }
 
 TEST(DropOldestTest, KeepsBosInFrontOfAText) {
