@@ -15,9 +15,7 @@
 namespace tokend {
 namespace {
 
-std::unique_ptr<tokenizer::Tokenizer> Make(const char* pre_tokenizer) {
-  testing::GgufWriter writer;
-  testing::AddTinyVocabulary(writer, pre_tokenizer);
+std::unique_ptr<tokenizer::Tokenizer> Load(const testing::GgufWriter& writer) {
   const std::string bytes = writer.Build();
   const auto file = gguf::File::Parse(
       absl::MakeConstSpan(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()));
@@ -27,10 +25,24 @@ std::unique_ptr<tokenizer::Tokenizer> Make(const char* pre_tokenizer) {
   return *std::move(tokenizer);
 }
 
+std::unique_ptr<tokenizer::Tokenizer> BytePairs(absl::string_view pre_tokenizer) {
+  testing::GgufWriter writer;
+  testing::AddTinyVocabulary(writer, pre_tokenizer);
+  return Load(writer);
+}
+
+std::unique_ptr<tokenizer::Tokenizer> SentencePieces() {
+  testing::GgufWriter writer;
+  testing::AddTinySentencePiece(writer);
+  return Load(writer);
+}
+
 void Check(const tokenizer::Tokenizer& tokenizer, absl::string_view text, bool parse_special) {
   const auto ids = tokenizer.Encode(text, {.parse_special = parse_special});
   TOKEND_CHECK(ids.ok());
-  TOKEND_CHECK(*tokenizer.Detokenize(*ids, false) == text);
+  const std::string expected =
+      tokenizer.marks_start() ? tokenizer::UnescapeSpaces(text) : std::string(text);
+  TOKEND_CHECK(*tokenizer.Detokenize(*ids, false) == expected);
   tokenizer::IncrementalDecoder decoder(&tokenizer);
   std::string decoded;
   for (int32_t id : *ids) {
@@ -40,13 +52,14 @@ void Check(const tokenizer::Tokenizer& tokenizer, absl::string_view text, bool p
     decoded += piece.text;
   }
   decoded += decoder.Flush().text;
-  TOKEND_CHECK(decoded == tokenizer::ReplaceInvalidUtf8(text));
+  TOKEND_CHECK(decoded == tokenizer::ReplaceInvalidUtf8(*tokenizer.RawBytes(*ids)));
 }
 
-// The first byte chooses the pre-tokeniser and whether special tokens are read.
+// The first byte chooses the tokeniser and whether special tokens are read.
 void Fuzz(absl::string_view input) {
-  static const std::array<std::unique_ptr<tokenizer::Tokenizer>, 3> tokenizers = {
-      Make("gpt-2"), Make("smollm"), Make("llama-bpe")};
+  static const std::array<std::unique_ptr<tokenizer::Tokenizer>, 8> tokenizers = {
+      BytePairs("gpt-2"),  BytePairs("smollm"), BytePairs("llama-bpe"), BytePairs("qwen2"),
+      BytePairs("tekken"), BytePairs("gpt-4o"), BytePairs("default"),   SentencePieces()};
   if (input.empty()) return;
   const auto choice = static_cast<unsigned char>(input[0]);
   Check(*tokenizers[choice / 2 % tokenizers.size()], input.substr(1), choice % 2 == 1);
