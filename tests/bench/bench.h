@@ -68,6 +68,9 @@ absl::Status RunKv(const Options& options, Report* report);
 absl::Status RunQuality(const Options& options, Report* report);
 // Session calls, without a model. INTERNAL where a median is over 20 us.
 absl::Status RunStore(const Options& options, Report* report);
+// A MiB of letters, spaces, digits, emoji and so on as tokens, with the model's tokeniser and
+// with each pre-tokeniser. INTERNAL where one takes 2 s or more.
+absl::Status RunTokenizer(const Options& options, Report* report);
 // Turns of one session with a sliding window over 50,000 tokens: what they cost at the
 // start and at the end. INTERNAL where the end takes 1.15 times as long or more.
 absl::Status RunEndless(const Options& options, Report* report);

@@ -26,6 +26,7 @@ constexpr Bench kBenches[] = {
     {"quality", RunQuality, "perplexity of a text with f32, f16, int8 KV and under windows"},
     {"store", RunStore, "fork, rollback, checkout and get behind 100 and 100,000 tokens"},
     {"endless", RunEndless, "turns through a sliding window, as 50,000 tokens pass"},
+    {"tokenizer", RunTokenizer, "1 MiB of one thing as tokens; loading a vocabulary"},
     {"peer", RunPeer, "llama.cpp and the bare CPU backend on the model, in turns"},
     {"grpc", RunGrpc, "decode through the daemon and through the bare engine; resident memory"},
 };
