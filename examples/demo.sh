@@ -23,6 +23,10 @@ ask() {
   say "$1> $2"
   ctl chat --session "$1" --max-tokens 96 --temperature 0 --message "$2"
 }
+tell() {
+  say "$1> $2"
+  ctl generate --session "$1" --max-tokens 32 --temperature 0 --prompt "$2"
+}
 
 "$bin/tokend" --model "$model" --listen "unix:$work/tokend.sock" --listen 127.0.0.1:0 \
   --metrics-listen 127.0.0.1:0 --ports-file "$work/ports" 2>"$work/log" &
@@ -35,12 +39,22 @@ done
 printf ' ready on %s\n' "$(sed -n 's/^grpc=//p' "$work/ports" | paste -sd' ')"
 cat "$work/model"
 
-ask demo 'Name the capital of France in one short sentence.'
-ask demo 'Which river flows through that city?'
+if grep -q '^features.*chat' "$work/model"; then
+  ask demo 'Name the capital of France in one short sentence.'
+  ask demo 'Which river flows through that city?'
+else
+  say 'This model has no chat format: it continues texts.'
+  tell demo 'The capital of France is'
+  tell demo ' The river that flows through that city is'
+fi
 
 say 'A fork shares the past and goes its own way; the first session stays as it was.'
 ctl sessions fork demo demo-fork
-ask demo-fork 'Name one famous museum there.'
+if grep -q '^features.*chat' "$work/model"; then
+  ask demo-fork 'Name one famous museum there.'
+else
+  tell demo-fork ' One famous museum there is'
+fi
 
 say 'Versions of both sessions'
 ctl sessions show demo
