@@ -8,9 +8,14 @@
 namespace tokend::chat {
 namespace {
 
-// glibc has this locale built in since 2.35: Unicode's case mappings, read from no file.
+// Unicode's case mappings come with libc-bin, as this locale, which is read once. Where it is
+// missing, ASCII alone has case.
 locale_t Unicode() {
-  static const locale_t locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", static_cast<locale_t>(0));
+  static const locale_t locale = [] {
+    const locale_t none = static_cast<locale_t>(0);
+    const locale_t unicode = newlocale(LC_CTYPE_MASK, "C.UTF-8", none);
+    return unicode != none ? unicode : newlocale(LC_CTYPE_MASK, "C", none);
+  }();
   return locale;
 }
 
