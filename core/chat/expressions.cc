@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/check.h"
 #include "core/base/status_macros.h"
 #include "core/chat/errors.h"
 #include "core/chat/functions.h"
@@ -142,6 +143,7 @@ absl::StatusOr<Value> Interpreter::EvalFilter(const Node& node, Scope* scope, co
   if (filter == nullptr) return Problem(absl::StrCat("no filter named '", node.name, "'"));
   Value value;
   if (node.args[0] == nullptr) {
+    TOKEND_CHECK(input != nullptr);
     value = *input;
   } else if (input != nullptr && node.args[0]->kind == NodeKind::kFilter) {
     TOKEND_ASSIGN_OR_RETURN(value, EvalFilter(*node.args[0], scope, input));

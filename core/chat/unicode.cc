@@ -12,7 +12,7 @@ namespace {
 // missing, ASCII alone has case.
 locale_t Unicode() {
   static const locale_t locale = [] {
-    const locale_t none = static_cast<locale_t>(0);
+    const locale_t none = nullptr;
     const locale_t unicode = newlocale(LC_CTYPE_MASK, "C.UTF-8", none);
     return unicode != none ? unicode : newlocale(LC_CTYPE_MASK, "C", none);
   }();

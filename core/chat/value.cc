@@ -108,7 +108,8 @@ absl::StatusOr<Value> MakeList(std::vector<Value> items, List::Shape shape) {
 absl::StatusOr<Value> MakeDict(std::vector<std::pair<Value, Value>> entries) {
   auto dict = std::make_shared<Dict>();
   absl::flat_hash_map<std::string, size_t> names;
-  for (auto& [key, value] : entries) {
+  for (std::pair<Value, Value>& entry : entries) {
+    auto& [key, value] = entry;
     dict->nesting = std::max(dict->nesting, 1 + NestingOf(value));
     if (key.Is(Kind::kString)) {
       const std::string name(key.text().bytes());
@@ -121,7 +122,7 @@ absl::StatusOr<Value> MakeDict(std::vector<std::pair<Value, Value>> entries) {
       *const_cast<Value*>(old) = std::move(value);
       continue;
     }
-    dict->entries.emplace_back(std::move(key), std::move(value));
+    dict->entries.push_back(std::move(entry));
   }
   TOKEND_RETURN_IF_ERROR(CheckSize(dict->entries.size(), dict->nesting));
   return Value::Of(std::shared_ptr<const Dict>(std::move(dict)));

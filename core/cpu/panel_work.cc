@@ -68,6 +68,7 @@ void PanelWork::ComputeActivated(const MatmulInput& input, const PanelRange& ran
   const int64_t width = ScratchStride(range);
   const int64_t shift = range.row_begin * width + first;
   float* const results[] = {scratch.result, scratch.other};
+  TOKEND_CHECK(count <= 2);
   for (int i = 0; i < count; ++i) {
     const PackedLinear& linear = *jobs[i].linear;
     MatmulPanels(isa, linear.matrix, input.For(linear.matrix), range.row_begin, range.row_end,

@@ -64,7 +64,8 @@ absl::Status Scheduler::SubmitNext() {
   Flight& flight = NextFlight();
   const absl::Status prepared = Prepare(&flight.batch);
   Sweep();
-  if (!prepared.ok() || flight.batch.rows() == 0) return prepared;
+  TOKEND_RETURN_IF_ERROR(prepared);
+  if (flight.batch.rows() == 0) return absl::OkStatus();
   return SubmitFlight(flight);
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/check.h"
+#include "core/base/status_macros.h"
 #include "core/ops/dequantize.h"
 #include "core/ops/half.h"
 #include "core/ops/unpack_blocks.h"
@@ -235,8 +236,7 @@ absl::Status Pack(const ops::Matrix& first, const ops::Matrix* second, bool pair
     for (int output = 0; output < kTileOutputs; ++output) {
       const int64_t row = tile * rows_of_each + output % rows_of_each;
       if (row >= first.rows) continue;
-      const absl::Status status = packers[output / rows_of_each].Pack(row, output, writer);
-      if (!status.ok()) return status;
+      TOKEND_RETURN_IF_ERROR(packers[output / rows_of_each].Pack(row, output, writer));
     }
   }
   return absl::OkStatus();

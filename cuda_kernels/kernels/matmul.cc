@@ -1,6 +1,7 @@
 #include "cuda_kernels/kernels/matmul.h"
 
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "cuda_kernels/kernels/matmul_launch.h"
 
 namespace tokend::cuda {
@@ -41,8 +42,7 @@ absl::Status Check(const Matmul& matmul) {
     return Refuse("a row stride that is no multiple of 8");
   }
   for (int s = 0; s < matmul.segment_count; ++s) {
-    const absl::Status status = CheckSegment(matmul, matmul.segments[s]);
-    if (!status.ok()) return status;
+    TOKEND_RETURN_IF_ERROR(CheckSegment(matmul, matmul.segments[s]));
   }
   return absl::OkStatus();
 }
@@ -50,8 +50,7 @@ absl::Status Check(const Matmul& matmul) {
 }  // namespace
 
 absl::Status RunMatmul(const Matmul& matmul, const DeviceInfo& device, cudaStream_t stream) {
-  const absl::Status status = Check(matmul);
-  if (!status.ok()) return status;
+  TOKEND_RETURN_IF_ERROR(Check(matmul));
   if (IsPair(matmul)) {
     return matmul.rows <= kMaxDecodeRowsPair ? RunMatmulDecodePair(matmul, device, stream)
                                              : RunMatmulWidePair(matmul, device, stream);
