@@ -272,7 +272,7 @@ TEST_P(DeterminismTest, ManyInAPoolForFewAreTheSame) {
     HarnessOptions options = Options(chunk);
     options.pages =
         3 *
-        (GetParam().retention.kind == kLayered.kind || GetParam().retention == kHeavy ? 20 : 26);
+        (GetParam().retention.kind == kLayered.kind || GetParam().retention == kHeavy ? 20 : 22);
     Harness harness(options);
     harness.Run(Base("a"));
     AddNeighbours(harness, 4);
