@@ -132,7 +132,8 @@ TEST_F(EndlessTest, AMillionTokensOfACamera) {
   EXPECT_LE(late.nodes, early.nodes);
   EXPECT_LE(late.history, 3 * 2048);
   EXPECT_GE(late.history, 2048);
-  EXPECT_LE(late.heap, early.heap + 4096);
+  // Less than a byte a turn; a block of nodes more or less is chance.
+  EXPECT_LE(late.heap, early.heap + 16384);
   EXPECT_LE(Info("camera").first_position, 1'000'000 - 2048);
 
   // With its KV dropped it goes on as its twin does, which kept it.
